@@ -23,7 +23,8 @@ The second may be left out: what has no MP3 yet is encoded on the way. INPUT is 
 and several may be given at once. A shard holds, in shuffled order, {key}.mp3 (mono, 24 kHz,
 64 kbps) and {key}.json with "text", "duration" in seconds and, where they are known, "speaker" and
 "language".
-Recordings that cannot be used are left out, counted by reason, and listed in skipped.csv.
+Recordings that cannot be used are left out, counted by reason, and listed in skipped.csv, or
+PREFIX-skipped.csv where a --prefix is given.
 With --ray the machines of a Ray cluster do the work (docs/cluster.md): that of RAY_ADDRESS, or one
 of this machine alone. A run that was stopped goes on; shards are cut before samples are left out,
 so that they hold up to --size. The trainers take them as
@@ -69,6 +70,7 @@ from nanospeech.text.languages import base_code
 from .portions import Known, Portions, Row, Runner, link
 from .ray_data import on_ray
 
+PREFIX = "shard"
 OVERWRITE = "replace the shards in --out, when the new ones are whole"
 
 
@@ -81,7 +83,7 @@ class ShardOptions:
     min_seconds: float | None = field(default=None, metadata={"help": "leave out shorter ones"})
     max_seconds: float | None = field(default=None, metadata={"help": "leave out longer ones"})
     speaker: str | None = field(default=None, metadata={"help": "name of samples without one"})
-    prefix: str = field(default="shard", metadata={"help": "first part of the shards' names"})
+    prefix: str = field(default=PREFIX, metadata={"help": "first part of the shards' names"})
     language: str | None = field(
         default=None,
         metadata={"help": "of samples that name none, such as de; written beside text"},
@@ -383,7 +385,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             counts, bad = spread_shards(samples, args.out, options, runner, args.overwrite)
         else:
             counts, bad = make_shards(samples, args.out, options, args.jobs, args.overwrite)
-        list_skips(args.out / "skipped.csv", skips := [*skips, *bad])
+        name = "skipped.csv" if options.prefix == PREFIX else f"{options.prefix}-skipped.csv"
+        list_skips(args.out / name, skips := [*skips, *bad])
     tell(counts | {"out": str(args.out)}, skips)
     return 0
 
