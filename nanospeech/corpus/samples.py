@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,6 +20,12 @@ from .mp3 import BadAudio
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 MOST_TEXT = 2**24  # bytes of what is said in a recording
+# a line of Audacity's labels, of subtitles, or of what Whisper prints
+TIMES = re.compile(r"^(\d+[.,]\d+\t\d+[.,]\d+\t|\[?(\d+:)?\d\d:\d\d[.,]\d{3} --> )", re.M)
+NO_TIMES = (
+    "labels or subtitles are no text: write the words alone, and cut what is longer than a minute"
+    " by nanospeech prepare cut"
+)
 
 
 @dataclass(frozen=True)
@@ -133,11 +140,12 @@ def choose(candidates: Iterable[Path]) -> Path | None:
 
 
 def read_text(path: Path, name: str) -> str | Skip:
-    """A file's text, if it is UTF-8 and no longer than a recording's can be."""
+    """A file's text, if it is UTF-8, no longer than a recording's can be, and without times."""
     try:
         if (size := path.stat().st_size) > MOST_TEXT:
             return Skip(name, "unreadable text", f"{size:,} bytes")
-        return path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
+        return Skip(name, "times in its text", NO_TIMES) if TIMES.search(text) else text
     except UnicodeDecodeError as e:
         return Skip(name, "unreadable text", f"{e}; save it as UTF-8")
     except OSError as e:

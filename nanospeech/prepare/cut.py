@@ -30,7 +30,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.pieces import Ahead, read_pieces, seconds_of
 from nanospeech.cli import Parser, command, say
 from nanospeech.corpus.layouts import Skip, recordings_in
-from nanospeech.corpus.samples import words_beside
+from nanospeech.corpus.samples import TIMES, words_beside
 from nanospeech.corpus.skips import nothing_usable, tell
 from nanospeech.errors import DataError, InputError, reason
 from nanospeech.locks import alone
@@ -66,15 +66,18 @@ def text_of(path: Path) -> list[str] | None:
     """The words of X.txt beside a recording, if there is one.
 
     Raises:
-        InputError: it is not UTF-8.
+        InputError: it is not UTF-8, or of labels or subtitles.
     """
     file = words_beside(path)
     if file is None:
         return None
     try:
-        return file.read_text(encoding="utf-8-sig").split()
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"cannot read {file} as UTF-8 text: {reason(e)}") from e
+    if TIMES.search(text):
+        raise InputError(f"{file} has times in its text: leave the words alone, or move it away")
+    return text.split()
 
 
 def cut(path: Path, folder: ClipFolder, listen: Listener, told: Callable[[float], object]) -> None:

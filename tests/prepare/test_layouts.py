@@ -396,6 +396,19 @@ def test_so_are_those_of_the_words_beside_it(tmp_path, words):
         assert text_of(sample.audio.path) == ["Good", "day."]
 
 
+def test_times_are_no_words(waves):
+    """They were learnt to be said, where labels or subtitles lie beside a recording as its text."""
+    (waves / "0.txt").write_text("0.000000\t1.200000\tWell.\n1.300000\t2.500000\tYes.\n")
+    (waves / "1.txt").write_text("1\n00:00:00,000 --> 00:00:01,200\nWell.\n")
+    (waves / "2.txt").write_text("At 10:30 --> 3.5 and\n4.5\tof 7.")
+    samples, skips = find([waves])
+    assert [s.name for s in samples] == ["2"]
+    assert {(s.reason, "prepare cut" in s.detail) for s in skips} == {("times in its text", True)}
+    assert [s.name for s in skips] == ["0", "1"]
+    with pytest.raises(InputError, match=r"1\.txt has times in its text"):
+        text_of(waves / "1.wav")
+
+
 @pytest.mark.parametrize("name", ["0.wav", "wavs/0.wav"])
 def test_a_line_of_ljspeechs_may_name_the_file(waves, name):
     """Piper's metadata.csv has it, and F5-TTS's with its folder and a header."""
