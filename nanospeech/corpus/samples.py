@@ -117,12 +117,15 @@ def is_file(path: Path) -> bool:
 def spelt(path: Path) -> Path | None:
     """The file of a name, whichever of Unicode's forms has its ä: a Mac's is a and a mark.
 
-    Its folders are all of one form, or as they are given.
+    Its folders are all of one form, or as they are given; a table of Windows has \\ between them.
     """
     forms = () if str(path).isascii() else ("NFC", "NFD")
     names = (path.with_name(unicodedata.normalize(f, path.name)) for f in forms)
     whole = (Path(unicodedata.normalize(f, str(path))) for f in forms)
-    return next(filter(is_file, (path, *names, *whole)), None)
+    found = next(filter(is_file, (path, *names, *whole)), None)
+    if found is None and os.sep == "/" and "\\" in str(path):
+        return spelt(Path(str(path).replace("\\", "/")))
+    return found
 
 
 def words_beside(path: Path, kind: str = ".txt") -> Path | None:

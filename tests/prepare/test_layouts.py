@@ -396,6 +396,16 @@ def test_so_are_those_of_the_words_beside_it(tmp_path, words):
         assert text_of(sample.audio.path) == ["Good", "day."]
 
 
+@pytest.mark.parametrize("mark", ["|", ","])
+def test_tables_of_windows_name_folders_as_it_does(waves, mark):
+    (waves / "wavs").mkdir()
+    (waves / "0.wav").rename(waves / "wavs/0.wav")
+    table = mark.join(["audio", "text\nwavs\\0.wav", "one"])
+    (waves / "metadata.csv").write_text(table)
+    (sample,), skips = find([waves])
+    assert (sample.text, sample.audio.path) == ("one", waves / "wavs/0.wav") and not skips
+
+
 def test_times_are_no_words(waves):
     """They were learnt to be said, where labels or subtitles lie beside a recording as its text."""
     (waves / "0.txt").write_text("0.000000\t1.200000\tWell.\n1.300000\t2.500000\tYes.\n")
