@@ -39,7 +39,16 @@ from .samples import (
     spelt,
     words_beside,
 )
-from .tables import as_text, has_bars, has_objects, parsed, rows_of, rows_with_bars, wrong_language
+from .tables import (
+    as_text,
+    has_bars,
+    has_objects,
+    parsed,
+    rows_of,
+    rows_with_bars,
+    start_of,
+    wrong_language,
+)
 from .tars import Header, split_name
 
 TABLE = re.compile(r"\.(csv|tsv|jsonl|list)$|manifest.*\.json$", re.I)
@@ -253,13 +262,15 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
             yield from manifest(table)
         return
     reader = HIFI_TTS.fullmatch(path.name)
+    starts: dict[str, float] = {}  # of recordings that have one
     for number, row in rows_of(path):
         name = f"{path.name}:{number}"
         if not isinstance(row, dict):
             yield Skip(name, "unreadable row", str(row))
             continue
-        file, text, who, since = (row.get(k) for k in ("audio", "text", "speaker", "offset"))
-        if isinstance(since, (int, float)) and since > 0 and "duration" in row:
+        file, text, who = (row.get(k) for k in ("audio", "text", "speaker"))
+        since, is_part = start_of(row)
+        if is_part or (since is not None and starts.setdefault(str(file), since) != since):
             raise InputError(
                 f"{name} is a part of {str(file)[:80]}, from {since:g} s on, and whole recordings"
                 " are read: cut the parts out first, as by ffmpeg -ss and -t, and list their files"

@@ -28,6 +28,7 @@ NAMED = {"id": "audio"}  # in tables with bars, of names without endings
 WRITTEN_OUT = "normalized_text", "text_normalized"  # NeMo's, and Hi-Fi TTS's
 AS_READ = *WRITTEN_OUT, "normalized_transcription"  # as LJSpeech's own notes have it
 COMMON_VOICE = {"client_id", "path", "sentence"}
+STARTS = "offset", "start", "start_time", "begin_time", "begin"
 MOST_TABLE = 2**32  # bytes
 CODE = re.compile(r"([a-z]{2}|yue)([_-]\w+)?", re.I)  # of a language; of three letters are words
 LONGEST_NAME = 60  # characters of a speaker in a table without a header
@@ -173,6 +174,22 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
             yield reader.line_num, as_clip(row) if clips else row
     except csv.Error as e:
         raise no_csv(path, reader.reader.line_num, e) from e
+
+
+def start_of(row: dict[Any, Any]) -> tuple[float | None, bool]:
+    """Where a row begins in its recording, in seconds, and whether it is surely a part of that.
+
+    A clip that was cut out may be told where it was: only that others begin elsewhere in the same
+    file says that it is a part. NeMo's "offset" beside "duration" is of nothing else.
+    """
+    for name in STARTS:
+        try:
+            since = float(row.get(name) or 0)
+        except (TypeError, ValueError):
+            continue
+        if name in row and since == since:  # pandas' NaN is not known
+            return since, name == "offset" and "duration" in row and since > 0
+    return None, False
 
 
 def unquoted(field: str) -> str:

@@ -205,6 +205,18 @@ def test_a_list_of_parts_of_recordings_is_refused(tmp_path, kind):
     assert said([table]) == [(None, None, "yes")]
 
 
+@pytest.mark.parametrize("names", ["offset,duration", "start,end"])
+def test_a_table_of_parts_of_recordings_is_refused_too(tmp_path, names):
+    table = tmp_path / "all.csv"
+    sound(tmp_path / "a.wav")
+    write(table, f"audio,text,{names}", "a.wav,one,0.0,1", "a.wav,two,1.5,1")
+    with pytest.raises(InputError, match=r"all\.csv:3 is a part of a.wav, from 1.5 s on"):
+        find([table])
+    cut_out = "a.wav,one,7.5,8", "a.wav,two,nan,"  # where they were in another recording
+    write(table, "audio,text,start,end", *cut_out)
+    assert [s.text for s in find([table])[0]] == ["one", "two"]
+
+
 def test_a_list_of_nemos_is_read_and_other_json_is_not(tmp_path):
     sound(tmp_path / "a.wav")
     row = {"audio_filepath": "a.wav", "text": "yes", "speaker": 7, "text_normalized": ""}
