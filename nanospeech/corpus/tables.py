@@ -130,7 +130,7 @@ def as_clip(row: dict[Any, Any]) -> dict[Any, Any]:
     if file:
         row["audio"] = f"clips/{file}" if Path(file).suffix else f"clips/{file}.mp3"
     kept = {k: row[k] for k in ("audio", "text", "speaker", None) if k in row}
-    return kept | {"text": text and unquoted(text), "language": row.get("locale") or None}
+    return kept | {"text": text, "language": row.get("locale") or None}
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
@@ -171,6 +171,8 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
             )
         clips = {*names} - {*reader.fieldnames} >= COMMON_VOICE  # all have other names here
         for row in reader:
+            if "quoting" in form and row.get("text"):  # a spreadsheet quotes a text with quotes
+                row["text"] = unquoted(row["text"])
             yield reader.line_num, as_clip(row) if clips else row
     except csv.Error as e:
         raise no_csv(path, reader.reader.line_num, e) from e

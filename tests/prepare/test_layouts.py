@@ -587,9 +587,10 @@ def test_keys_are_unique_and_have_no_dots():
 
 def test_quotes_in_tables_with_tabs_are_part_of_the_text(waves):
     rows = ["audio\ttext", *(f"{n}.wav\t{text}" for n, text in enumerate(TEXTS))]
+    rows.append('0.wav\t"She said ""yes"" to it."')  # as spreadsheets write one
     (waves / "all.tsv").write_text("\n".join(rows) + "\n")
     samples, skips = find([waves / "all.tsv"])
-    assert [s.text for s in samples] == TEXTS and not skips
+    assert [s.text for s in samples] == [*TEXTS, 'She said "yes" to it.'] and not skips
 
 
 def test_a_table_with_commas_whose_quotes_do_not_end_is_a_mistake(waves):
