@@ -50,9 +50,8 @@ from .tables import (
     wrong_language,
 )
 from .tars import Header, split_name
+from .unknown import why_unknown
 
-TABLE = re.compile(r"\.(csv|tsv|jsonl|list)$|manifest.*\.json$", re.I)
-PACKED = re.compile(r"\.(zip|7z|rar|tgz|gz|bz2|xz|zst)$", re.I)
 HIFI_TTS = re.compile(r"(\d+)_manifest_(clean|other)_\w+\.json")
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 
@@ -154,36 +153,6 @@ def published_tables(folder: Path) -> list[Path]:
         if found := [p for p in sorted(folder.glob(name)) if (p.parent / "clips").is_dir()]:
             return found
     return sorted(p for p in folder.glob("*.json") if HIFI_TTS.fullmatch(p.name))
-
-
-def why_unknown(path: Path) -> str:
-    """What is wrong with a data set of no layout, and what to do."""
-    files = sorted(files_in(path)) if path.is_dir() else [path]
-    if found := [p for p in files if p.suffix.lower() in (".parquet", ".arrow")]:
-        return (
-            f"{found[0]} is a table of Hugging Face's datasets, which is not read: write its"
-            " recordings to files, with a table metadata.csv beside them, as docs/training.md"
-            " shows, and give their folder"
-        )
-    tables = " ".join([str(p) for p in files if TABLE.search(p.name)][:9])
-    if path.is_dir() and (found := recordings_in(path)):
-        elsewhere = (
-            f"one of these tables has their words, give it instead: {tables}"
-            if tables
-            else "they lie elsewhere, name the layout by the --layout of nanospeech prepare shards"
-        )
-        return (
-            f"{path} has recordings ({len(found)}) without their words: write what is said in"
-            f" {found[0].name} to {found[0].with_suffix('.txt').name} beside it, and so on, or all"
-            f" of it to a table, metadata.csv with the columns audio,text; or, if {elsewhere}"
-        )
-    if packed := [p for p in files if PACKED.search(p.name)]:
-        return f"{packed[0]} is packed: unpack it, as by tar xf or unzip, and give the folder in it"
-    return (
-        f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
-        f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "
-        "name it by the --layout of nanospeech prepare shards"
-    )
 
 
 def folder(root: Path) -> Iterator[Sample | Skip]:

@@ -58,6 +58,18 @@ def test_data_sets_that_cannot_be_read_say_what_to_give(tmp_path):
     (tmp_path / "hub" / "train" / "metadata.csv").write_text("file_name,text\n1.wav,yes\n")
     with pytest.raises(InputError, match=r"give it instead: .*hub.train.metadata\.csv"):
         find([tmp_path / "hub"])
+    for name in ("READ ME.txt", "transcript.txt"):  # as of CSS10 and KSS
+        (tmp_path / "hub" / name).write_text(f"train/1.wav{'|' * (name[0] == 't')}yes")
+    with pytest.raises(InputError, match=r"instead: \S*metadata\.csv \S*transcript\.txt$"):
+        find([tmp_path / "hub"])
+    for n in range(9):
+        (tmp_path / "hub" / f"{n}.csv").touch()
+    with pytest.raises(InputError, match=r"instead: .* and 2 more$"):
+        find([tmp_path / "hub"])
+    (tmp_path / "all" / "de").mkdir(parents=True)
+    shutil.copy(SHARD, tmp_path / "all" / "de")
+    with pytest.raises(InputError, match=r"shards lie in folders of .*instead: \S*de.\*\.tar$"):
+        find([tmp_path / "all"])
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "data-00000-of-00001.arrow").write_bytes(b"")
     with pytest.raises(InputError, match="write its recordings to files"):
