@@ -24,7 +24,7 @@ from nanospeech.errors import DataError, InputError, reason
 
 from .keys import unique_keys, without_common_folder
 from .namesakes import set_of, told_apart, warn_of_namesakes
-from .published import TRANSCRIPT, aishell3, libritts, mls, published, vctk
+from .published import CHAPTER, TRANSCRIPT, aishell3, librispeech, libritts, mls, published, vctk
 from .samples import (
     AUDIO,
     MOST_TEXT,
@@ -138,6 +138,8 @@ def detect(path: Path) -> str:
         return found
     if path.is_dir() and any(p.name.endswith(TRANSCRIPT) for p in files_in(path)):
         return "libritts"
+    if path.is_dir() and any(p.name.endswith(CHAPTER) for p in files_in(path)):
+        return "librispeech"
     if path.is_dir() and any(map(words_beside, recordings_in(path))):
         return "folder"  # of nothing but unreadable formats too, which are then named
     if (path / "metadata.jsonl").is_file():
@@ -353,6 +355,7 @@ def said_in(
 
 LAYOUTS: dict[str, Callable[[Path], Iterator[Sample | Skip]]] = {
     "libritts": libritts,
+    "librispeech": librispeech,
     "ljspeech": ljspeech,
     "folder": folder,
     "manifest": manifest,

@@ -1,4 +1,4 @@
-"""Published data sets whose layouts are their own: LibriTTS, VCTK, MLS and AISHELL-3."""
+"""Published data sets whose layouts are their own: LibriTTS, LibriSpeech, VCTK, MLS, AISHELL-3."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .samples import AUDIO, Sample, Skip, Source, choose, files_in, read_text, r
 from .tables import lines_of
 
 TRANSCRIPT = ".normalized.txt"
+CHAPTER = ".trans.txt"
 WAV48 = "wav48_silence_trimmed", "wav48"  # VCTK's, of 0.92 and older
 
 
@@ -34,6 +35,25 @@ def libritts(root: Path) -> Iterator[Sample | Skip]:
 def reader(stem: Path) -> str:
     """LibriTTS: READER/CHAPTER/READER_CHAPTER_…"""
     return stem.name.split("_")[0]
+
+
+def librispeech(root: Path) -> Iterator[Sample | Skip]:
+    """READER-CHAPTER.trans.txt of "READER-CHAPTER-NUMBER TEXT" beside the recordings, at any depth.
+
+    The texts are in capitals alone, and become small letters.
+    """
+    untold = {p.with_suffix(""): p for p in recordings_in(root)}
+    for table in sorted(p for p in files_in(root) if p.name.endswith(CHAPTER)):
+        for line in filter(str.strip, lines_of(table)):
+            name, _, text = line.strip().partition(" ")
+            untold.pop(table.parent / name, None)
+            audio = choose(table.parent / (name + suffix) for suffix in AUDIO)
+            if audio is None:
+                yield Skip(name, "no audio file", f"none of that name in {table.parent}")
+            else:
+                parts, said = (root.name, name), text.lower() if text.isupper() else text
+                yield Sample(name, parts, Source(audio), said, name.split("-")[0])
+    yield from (Skip(p.relative_to(root).as_posix(), "no transcript") for p in untold.values())
 
 
 def vctk(root: Path) -> Iterator[Sample | Skip]:

@@ -17,7 +17,7 @@ The second may be left out: what has no MP3 yet is encoded on the way. INPUT is 
     a .csv (audio,text[,speaker] in its first line) or .jsonl manifest   (a table of them, NeMo)
     a folder with such a metadata.csv or metadata.jsonl                  (Hugging Face's, too)
     the folder of a language, with validated.tsv and clips/              (Mozilla Common Voice)
-    a folder as it was unpacked                                (VCTK, Hi-Fi TTS, MLS, AISHELL-3)
+    a folder as it was unpacked                   (LibriSpeech, VCTK, Hi-Fi TTS, MLS, AISHELL-3)
     a .tar, or a folder of them                                          (WebDataset shards)
 
 and several may be given at once. A shard holds, in shuffled order, {key}.mp3 (mono, 24 kHz,

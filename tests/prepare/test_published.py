@@ -142,6 +142,19 @@ def test_vctk_has_texts_in_a_folder_of_their_own_and_two_microphones(tmp_path):
     assert not samples and (skip.reason, skip.detail) == ("no audio file", wanted)
 
 
+def test_librispeech_has_a_list_of_each_chapter_in_capitals(tmp_path):
+    """Its recordings were said to be without words."""
+    chapter = tmp_path / "dev-clean" / "84" / "121123"
+    sound(chapter / "84-121123-0000.flac")
+    write(chapter / "84-121123.trans.txt", "84-121123-0000 IT'S SO", "84-121123-0001 NO")
+    write(tmp_path / "SPEAKERS.TXT", "84 | F | dev-clean")
+    sound(tmp_path / "more.flac")
+    (sample,), skips = find([tmp_path])
+    assert (sample.key, sample.speaker, sample.text) == ("84-121123-0000", "84", "it's so")
+    wanted = [("84-121123-0001", "no audio file"), ("more.flac", "no transcript")]
+    assert [(s.name, s.reason) for s in skips] == wanted
+
+
 def test_mls_has_a_list_of_what_is_said(tmp_path):
     for part, name in (("train", "10148_10119_000001"), ("dev", "252_10033_000000")):
         reader, book, _ = name.split("_")
