@@ -144,7 +144,9 @@ def detect(path: Path) -> str:
         return "folder"  # of nothing but unreadable formats too, which are then named
     if (path / "metadata.jsonl").is_file():
         return "manifest"
-    if path.is_dir() and any(words_beside(p, ".json") for p in recordings_in(path)):
+    if path.is_dir() and any(
+        words_beside(p, kind) for p in recordings_in(path) for kind in (".json", ".lab")
+    ):
         return "folder"
     raise InputError(why_unknown(path))
 
@@ -160,7 +162,8 @@ def published_tables(folder: Path) -> list[Path]:
 def folder(root: Path) -> Iterator[Sample | Skip]:
     """X.txt beside X.wav, X.mp3, X.flac, X.ogg or X.opus, at any depth; no speaker.
 
-    Or X.json with "text" and perhaps "speaker" and "language", as Emilia's.
+    Or X.json with "text" and perhaps "speaker" and "language", as Emilia's; or X.lab, as of the
+    Montreal Forced Aligner, where it lies in a folder of who speaks.
     """
     seen: set[Path] = set()
     for path in recordings_in(root):
@@ -170,7 +173,7 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         seen.add(stem)
         name = stem.relative_to(root).as_posix()
         audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or spelt(path)
-        words = words_beside(path) or words_beside(path, ".json")
+        words = words_beside(path) or words_beside(path, ".json") or words_beside(path, ".lab")
         if words is None:
             yield Skip(name, "no transcript")
         elif audio is None:
@@ -184,8 +187,15 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
             found = (text, None, {})
             if words.suffix.lower() == ".json":
                 found = said_in(name, text)
+            elif words.suffix.lower() == ".lab" and stem.parent not in (root, *in_wavs(root)):
+                found = (text, stem.parent.name, {})
             parts = (root.name, *name.split("/"))
             yield found if isinstance(found, Skip) else Sample(name, parts, Source(audio), *found)
+
+
+def in_wavs(root: Path) -> list[Path]:
+    """Where the recordings of a data set may lie."""
+    return [root / "wavs", root / "wav"]
 
 
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
@@ -196,7 +206,7 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
     """
     table = root if root.is_file() else root / "metadata.csv"
     root = table.parent
-    below = next((root / name for name in ("wavs", "wav") if (root / name).is_dir()), root)
+    below = next(filter(Path.is_dir, in_wavs(root)), root)
     for number, row in rows_with_bars(table):
         if not isinstance(row, dict):
             yield Skip(f"{table.name}:{number}", "more fields than columns", str(row))

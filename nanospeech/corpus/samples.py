@@ -20,8 +20,10 @@ from .mp3 import BadAudio
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 MOST_TEXT = 2**24  # bytes of what is said in a recording
-# a line of Audacity's labels, of subtitles, or of what Whisper prints
-TIMES = re.compile(r"^(\d+[.,]\d+\t\d+[.,]\d+\t|\[?(\d+:)?\d\d:\d\d[.,]\d{3} --> )", re.M)
+# a line of Audacity's labels, of HTK's, of subtitles, or of what Whisper prints
+TIMES = re.compile(
+    r"^(\d+[.,]\d+\t\d+[.,]\d+\t|\d+ \d{5,} |\[?(\d+:)?\d\d:\d\d[.,]\d{3} --> )", re.M
+)
 NO_TIMES = (
     "labels or subtitles are no text: write the words alone, and cut what is longer than a minute"
     " by nanospeech prepare cut"

@@ -272,6 +272,21 @@ def test_emilia_has_json_beside_its_recordings_in_a_folder_or_a_tar_or_in_a_tabl
         assert [s.detail for s in find([folder])[1]] == ["no object with a text"]
 
 
+def test_an_aligners_folders_are_of_who_speaks(tmp_path):
+    """As of the Montreal Forced Aligner and Fish Speech; labels of HTK are no words."""
+    for name in ("anna/a.wav", "bert/a.wav", "bert/b.wav", "wavs/c.wav"):
+        sound(tmp_path / name)
+        write((tmp_path / name).with_suffix(".lab"), f"words of {name}")
+    write(tmp_path / "bert" / "b.lab", "0 1500000 sil", "1500000 2000000 w")
+    samples, (skip,) = find([tmp_path])
+    assert [(s.speaker, s.text) for s in samples] == [
+        ("anna", "words of anna/a.wav"),
+        ("bert", "words of bert/a.wav"),
+        (None, "words of wavs/c.wav"),
+    ]
+    assert (skip.name, skip.reason) == ("bert/b", "times in its text")
+
+
 def test_a_table_with_our_columns_keeps_those_of_others_as_they_are(tmp_path):
     sound(tmp_path / "a.wav")
     rows = "audio,text,path,client_id,sentence,locale", "a.wav,yes,b.wav,anna,no,de"
