@@ -50,8 +50,12 @@ gc.disable()
 
 if importlib.util.find_spec("torch"):
     import torch
+    from torch.utils.data._utils import worker
 
     torch.set_num_threads(1)
+    # seconds in which a loader's worker notices that it is to end, where garbage collection took
+    # its queue away
+    worker.MP_STATUS_CHECK_INTERVAL = 0.3
 
 # the files that take longest, longest first: with few processes none is left for the end
 LONGEST = (

@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import BACKENDS, needs
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,8 +43,17 @@ except BackendError as e:
 """
 
 
-@pytest.mark.parametrize("how", [pytest.param("unused", marks=pytest.mark.slow), "used", "worker"])
+# a Worker's answer is no backend's: the one that is loaded soonest gives it
+QUICK = [*((name, "used") for name in BACKENDS), ("mlx", "worker")]
+KINDS = [
+    pytest.param(*kind, marks=[] if kind in QUICK else pytest.mark.slow)
+    for kind in product(BACKENDS, ("unused", "used", "worker"))
+]
+
+
+@pytest.mark.parametrize(("backend", "how"), KINDS)
 def test_a_forked_process_does_not_wait_without_end(tiny_aligned, backend, how):
+    needs(backend)
     run = subprocess.Popen(
         [sys.executable, "-c", FORKS, str(tiny_aligned), backend, how],
         cwd=ROOT,

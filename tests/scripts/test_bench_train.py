@@ -61,11 +61,12 @@ echo: {latent_dim: 16, dim: 64, depth: 2, heads: 2, ff_dim: 176, text_dim: 32, t
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "split"),
     [
         ("text_input: 48", "1x1x1"),
-        pytest.param("text_depth: 1, text_ff_dim: 88", "1x1x2,1x2x1", marks=pytest.mark.slow),
+        ("text_depth: 1, text_ff_dim: 88", "1x1x2,1x2x1"),
     ],
 )
 def test_an_echodit_is_measured_alone_and_split(tmp_path, capsys, text, split):
