@@ -15,6 +15,7 @@ from weakref import ref
 
 import numpy as np
 
+from nanospeech.arguments import check_kind
 from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import MODEL, VOCODER, Release
@@ -205,6 +206,7 @@ class Engine(Conditioning):
             InputError: shapes that do not fit together, ids outside the vocabulary, or fewer
                 frames than the text needs.
         """
+        check_kind("options", options, SampleOptions, "SampleOptions(...) or left out")
         x = checks.mels(noise_BNM, "noise_BNM", self.config)
         cond = checks.mels(cond_BNM, "cond_BNM", self.config, like=x)
         text = checks.text(text_BT, len(x), self.config)

@@ -12,10 +12,7 @@ def mels(
     x_BNM: np.ndarray, name: str, config: ModelConfig, like: np.ndarray | None = None
 ) -> np.ndarray:
     """Float32 (B, N, M) without NaN, perhaps of the same shape as another."""
-    try:
-        x = np.ascontiguousarray(x_BNM, np.float32)
-    except (TypeError, ValueError) as e:
-        raise InputError(f"{name} should be an array of numbers, got {type(x_BNM).__name__}") from e
+    x = floats(x_BNM, name)
     wanted = f"(batch, frames, {config.audio.n_mels})" if like is None else str(like.shape)
     if x.ndim != 3 or x.shape[2] != config.audio.n_mels or len(x) == 0:
         raise InputError(f"{name} has shape {x.shape}, should be {wanted}")
@@ -26,33 +23,70 @@ def mels(
     return x
 
 
-def text(text_BT: np.ndarray, batch: int, config: ModelConfig, whole: bool = False) -> np.ndarray:
-    """Int64 (B, T) of ids in the vocabulary, -1 behind them alone (nowhere if whole)."""
+def mel(x_NM: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
+    """A recording's mel as a batch: float32 (1, N, M) without NaN."""
+    x = floats(x_NM, name)
+    if x.ndim != 2 or x.shape[1] != config.audio.n_mels:
+        wanted = f"(frames, {config.audio.n_mels}), of one recording"
+        raise InputError(f"{name} has shape {x.shape}, should be {wanted}")
+    return mels(x[None], name, config)
+
+
+def floats(values: np.ndarray, name: str) -> np.ndarray:
+    """A float32 array."""
+    try:
+        return np.asarray(values, np.float32, order="C")
+    except (TypeError, ValueError) as e:
+        raise InputError(
+            f"{name} should be an array of numbers, got {type(values).__name__}"
+        ) from e
+
+
+def words(text_T: np.ndarray, config: ModelConfig) -> np.ndarray:
+    """The ids of a recording's words as a batch: int64 (1, T), one at least and no padding."""
+    try:
+        ids = np.asarray(text_T)
+    except ValueError as e:  # lists of several lengths
+        raise InputError("text_T should be the ids of one text, got rows of several") from e
+    if ids.ndim != 1:
+        raise InputError(f"text_T has shape {ids.shape}, should be (tokens,), of one recording")
+    ids = known(ids[None], "text_T", config)
+    if ids.size == 0 or ids.min() < 0:
+        raise InputError("text_T should hold at least one id and no padding")
+    return ids
+
+
+def text(text_BT: np.ndarray, batch: int, config: ModelConfig) -> np.ndarray:
+    """Int64 (B, T) of ids in the vocabulary, -1 behind them alone."""
     try:
         ids = np.asarray(text_BT)
     except ValueError as e:  # lists of several lengths
         raise InputError(f"text_BT should be {batch} rows of one length; pad them with -1") from e
     if ids.ndim != 2 or len(ids) != batch:
         raise InputError(f"text_BT has shape {ids.shape}, should be ({batch}, tokens)")
+    ids = known(ids, "text_BT", config)
+    if np.any((ids[:, :-1] < 0) & (ids[:, 1:] >= 0)):
+        raise InputError("text_BT has -1 before the end of an item; padding goes behind its ids")
+    return ids
+
+
+def known(ids: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
+    """Int64 ids in the vocabulary, or -1."""
     if ids.size and ids.dtype.kind not in "iu":
-        raise InputError(f"text_BT should hold integers, got {ids.dtype}")
+        raise InputError(f"{name} should hold integers, got {ids.dtype}")
     ids = np.ascontiguousarray(ids, np.int64)
     count = config.text_count
     if ids.size and (ids.max() >= count or ids.min() < -1):
         raise InputError(
-            f"text_BT holds ids {ids.min()} to {ids.max()}; the vocabulary has 0 to {count - 1},"
+            f"{name} holds ids {ids.min()} to {ids.max()}; the vocabulary has 0 to {count - 1},"
             " and -1 pads"
         )
-    if np.any((ids[:, :-1] < 0) & (ids[:, 1:] >= 0)):
-        raise InputError("text_BT has -1 before the end of an item; padding goes behind its ids")
-    if whole and (ids.size == 0 or ids.min() < 0):
-        raise InputError("text_T should hold at least one id and no padding")
     return ids
 
 
 def times(time_B: np.ndarray, batch: int, distilled: bool = False) -> np.ndarray:
     """Float32 (B,) in [0, 1]; of a distilled model (B, 3): time, guidance and step of each item."""
-    time = np.asarray(time_B, np.float32)
+    time = floats(time_B, "time_B")
     wanted = (batch, 3) if distilled else (batch,)
     if time.shape != wanted:
         what = "time, guidance and step" if distilled else "a time"
@@ -76,15 +110,24 @@ def lengths(
     """
     if lens_B is None:
         return np.full(batch, frames, np.int64) if cond_BNM is None else leading_frames(cond_BNM)
-    lens = np.asarray(lens_B)
-    if lens.shape != (batch,) or lens.dtype.kind not in "iu":
-        raise InputError(f"{name} should be {batch} integers, got {lens.dtype} {lens.shape}")
+    lens = integers(lens_B, name, batch)
     least = 1 if cond_BNM is None else 0
     if lens.min() < least or lens.max() > frames:
         raise InputError(
             f"{name} holds {lens.min()} to {lens.max()}, should be in {least} to {frames}"
         )
     return lens.astype(np.int64)
+
+
+def integers(values_B: np.ndarray, name: str, batch: int) -> np.ndarray:
+    """One integer for each item."""
+    try:
+        found = np.asarray(values_B)
+    except ValueError as e:  # lists of several lengths
+        raise InputError(f"{name} should be {batch} integers, got rows of several lengths") from e
+    if found.shape != (batch,) or found.dtype.kind not in "iu":
+        raise InputError(f"{name} should be {batch} integers, got {found.dtype} {found.shape}")
+    return found
 
 
 def prompt_lengths(lens_B: np.ndarray | None, cond_BNM: np.ndarray) -> np.ndarray:
@@ -99,11 +142,7 @@ def prompt_tokens(
     count = (text_BT >= 0).sum(1)
     if tokens_B is None:
         return np.where(prompt_B > 0, -1, 0)
-    tokens = np.asarray(tokens_B)
-    if tokens.shape != count.shape or tokens.dtype.kind not in "iu":
-        raise InputError(
-            f"prompt_tokens_B should be {len(count)} integers, got {tokens.dtype} {tokens.shape}"
-        )
+    tokens = integers(tokens_B, "prompt_tokens_B", len(count))
     if np.any(tokens < 0) or np.any(tokens > count):
         raise InputError(
             f"prompt_tokens_B is {tokens.tolist()}, but the texts have {count.tolist()} tokens"

@@ -132,8 +132,8 @@ class Conditioning(Hooks):
                 f"the model in {self.folder} cannot align: it was trained with text_upsampling"
                 f" {self.config.dit.text_upsampling!r}, not 'aligned'"
             )
-        mel = checks.mels(np.asarray(mel_NM)[None], "mel_NM", self.config)
-        text = checks.text(np.asarray(text_T)[None], 1, self.config, whole=True)
+        mel = checks.mel(mel_NM, "mel_NM", self.config)
+        text = checks.words(text_T, self.config)
         p, frames = self.config.dit.patch_size, mel.shape[1]
         if -(-frames // p) < text.shape[1]:
             raise InputError(

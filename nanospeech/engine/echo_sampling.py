@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nanospeech.arguments import check_kind
 from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.latent_architectures import EchoOptions
@@ -35,6 +36,8 @@ def echo_options(
         return own
     if isinstance(options, EchoOptions):
         return options
+    wanted = "EchoOptions(...), SampleOptions(...) or None"
+    check_kind("options", options, SampleOptions, wanted)
     if options.method != "euler":
         raise InputError(f"method is {options.method!r}; models of latents know euler alone")
     if options.cfg_rescale:

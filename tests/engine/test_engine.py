@@ -309,6 +309,9 @@ def test_text_that_does_not_fit(make_release, engine_of, backend, kind):
         ({"lens_B": np.array([5, 5])}, "1 integers"),
         ({"prompt_frames_B": np.array([61])}, "0 to 60"),
         ({"prompt_tokens_B": np.array([3])}, r"prompt_tokens_B is \[3\]"),
+        ({"lens_B": [[5], [5, 6]]}, "lens_B should be 1 integers"),
+        ({"prompt_tokens_B": [[1], [1, 2]]}, "prompt_tokens_B should be 1 integers"),
+        ({"options": {"steps": 2}}, "options should be SampleOptions"),
     ],
 )
 def test_arguments_that_do_not_fit(tiny_release, engine_of, backend, change, word):
@@ -316,14 +319,31 @@ def test_arguments_that_do_not_fit(tiny_release, engine_of, backend, change, wor
     zeros = np.zeros((1, 60, 100), np.float32)
     good = {"noise_BNM": zeros, "cond_BNM": zeros, "text_BT": np.array([[1, 2]])}
     with pytest.raises(InputError, match=word):
-        engine.sample(**{**good, **change}, options=OPTIONS)
+        engine.sample(**{**good, "options": OPTIONS, **change})
 
 
-@pytest.mark.parametrize("time", [0.5, [0.5, 0.5], [[0.5]], [1.5], [np.nan]])
+@pytest.mark.parametrize("time", [0.5, [0.5, 0.5], [[0.5]], [1.5], [np.nan], ["half"]])
 def test_times_that_do_not_fit(tiny_release, engine_of, time):
     zeros = np.zeros((1, 60, 100), np.float32)
     with pytest.raises(InputError, match="time_B"):
         engine_of(tiny_release, "torch").velocity(zeros, zeros, np.array([[1]]), np.array(time))
+
+
+@pytest.mark.parametrize(
+    ("mel", "text", "error"),
+    [
+        (np.zeros((1, 60, 100)), [1, 2], r"mel_NM has shape \(1, 60, 100\), .* \(frames, 100\)"),
+        (np.zeros((60, 80)), [1, 2], r"mel_NM has shape \(60, 80\), .* \(frames, 100\)"),
+        ([[1.0], [1.0, 2.0]], [1, 2], "mel_NM should be an array of numbers"),
+        (np.zeros((60, 100)), [[1, 2]], r"text_T has shape \(1, 2\), should be \(tokens,\)"),
+        (np.zeros((60, 100)), [[1], [1, 2]], "text_T should be the ids of one text"),
+        (np.zeros((60, 100)), [1.0, 2.0], "text_T should hold integers"),
+        (np.zeros((60, 100)), [1, -1], "text_T should hold at least one id and no padding"),
+    ],
+)
+def test_recordings_and_words_that_do_not_fit(tiny_aligned, engine_of, mel, text, error):
+    with pytest.raises(InputError, match=error):
+        engine_of(tiny_aligned, "onnx").align(mel, text)
 
 
 def test_only_aligned_models_align(tiny_release, tiny_aligned, engine_of, arrays, backend):
