@@ -71,7 +71,8 @@ class Conditioning(Hooks):
             of all tokens, and no less than the prompt.
 
         Raises:
-            InputError: shapes that do not fit together, or ids outside the vocabulary.
+            InputError: shapes that do not fit together, ids outside the vocabulary, or an item
+                without any.
             CheckpointError: the model has no durations.
         """
         if not self.has_duration:
@@ -86,6 +87,7 @@ class Conditioning(Hooks):
             )
         cond = checks.mels(cond_BNM, "cond_BNM", self.config)
         text = checks.text(text_BT, len(cond), self.config)
+        checks.some_text((text >= 0).sum(1))
         lens = checks.prompt_lengths(lens_B, cond)
         tokens = checks.prompt_tokens(prompt_tokens_B, text, lens)
         frame = 1 / self.config.audio.frame_rate

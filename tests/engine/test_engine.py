@@ -289,6 +289,9 @@ def test_text_that_does_not_fit(make_release, engine_of, backend, kind):
         engine.sample(x, x, text, OPTIONS)
     with pytest.raises(InputError, match="without tokens"):
         engine.sample(x, x, text[:, :0], OPTIONS)
+    if kind == "aligned":
+        with pytest.raises(InputError, match="without tokens"):
+            engine.duration(x, text[:, :0])
 
 
 @pytest.mark.parametrize(
