@@ -26,6 +26,7 @@ from .compiled import FewLengths
 from .conditioning import Conditioning
 from .hooks import Device
 from .sampling import OWN_EPSS, best_scale, guide, integrate, rescaled_velocity, time_grid
+from .shared import Shared
 
 DTYPES = ("float32", "float16", "bfloat16")
 # Parts of the speech model that are always float32: they determine durations, which must not depend
@@ -33,7 +34,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 EXACT = ("text_embed.", "aligner.")
 
 
-class Engine(Conditioning):
+class Engine(Shared, Conditioning):
     """A model on a device.
 
     Mels at this seam are natural log mels. A frame of a condition that is exactly zero in every

@@ -14,9 +14,10 @@ from weakref import finalize
 from nanospeech.errors import BackendError
 
 from .base import Engine
+from .shared import Shared
 
 
-class Worker:
+class Worker(Shared):
     """An engine whose work is done in a thread of its own, one call after the other.
 
     It has the interface of an engine, so a Speaker can use it, from any thread. MLX on a GPU needs

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 import weakref
 
 import numpy as np
 import pytest
 
-from nanospeech import load_engine
+from nanospeech import Speaker, load_engine
 from nanospeech.engine.worker import Worker
+from nanospeech.errors import InputError
 
 
 def test_an_engine_goes_with_its_last_reference(tiny_release, backend, uncollected):
@@ -57,3 +60,14 @@ def test_a_worker_may_be_called_while_it_works(tiny_release):
     thread.start()
     thread.join(20)
     assert not thread.is_alive() and len(heard) == worker.config.steps
+
+
+@pytest.mark.parametrize("how", ["engine", "worker"])
+def test_copies_share_an_engine_and_pickling_says_what_to_do_instead(tiny_release, engine_of, how):
+    engine = engine_of(tiny_release, "onnx")
+    speaker = Speaker(engine if how == "engine" else Worker(lambda: engine), seed=1)
+    for one in (speaker.engine, speaker):
+        with pytest.raises(InputError, match=r"cannot be pickled, .* load the model there"):
+            pickle.dumps(one)
+    for other in (copy.copy(speaker), copy.deepcopy(speaker)):
+        assert other.engine.dit is engine.dit and other.engine.with_voice(None).dit is engine.dit
