@@ -34,10 +34,11 @@ METHODS, SCHEDULES, GUIDANCES = get_args(Method), get_args(Schedule), get_args(G
 RULES = ("nanospeech", "f5")
 STEPS = 7  # of the solver, for models that were not made for another number
 MAX_FRAME_RATE = 1000  # frames of a mel a second; more of them would take hours and all memory
+NEWER = "; if a newer nanospeech wrote them: pip install --upgrade nanospeech-tts"
 TOKENIZERS = ("chars", "bytes", "phonemes", "pinyin", "echo", "pieces")
 
 
-def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
+def from_dict(cls: type[T], values: dict[str, Any], where: str = "config", advice: str = "") -> T:
     """Builds a config dataclass strictly: unknown keys and wrong types are errors.
 
     The names that keys had in older versions (RENAMED of the class) are read as the new ones.
@@ -46,6 +47,7 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
         cls: one of the dataclasses below.
         values: the parsed JSON or YAML mapping.
         where: what to call the source in an error.
+        advice: what to do about unknown keys.
 
     Raises:
         CheckpointError: a key is unknown, or a value has the wrong type.
@@ -60,12 +62,13 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
                 f"{where} is of another project's model, as it has {extra[0]}; nanospeech convert"
                 " --help tells which can be converted"
             )
-        raise CheckpointError(f"unknown keys {extra} in {where}; it may hold {sorted(fields)}")
+        may = sorted(fields)
+        raise CheckpointError(f"unknown keys {extra} in {where}; it may hold {may}{advice}")
     built = {}
     for name, value in values.items():
         inner = SECTIONS.get(name) if cls is ModelConfig else None
         if inner and value is not None:
-            value = from_dict(inner, value, f"{where}.{name}")
+            value = from_dict(inner, value, f"{where}.{name}", advice)
         else:
             check_type(fields[name], value, where)
         built[name] = value
@@ -280,7 +283,7 @@ class ModelConfig:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as e:
             raise CheckpointError(f"cannot read {path}: {reason(e)}") from e
-        return from_dict(ModelConfig, values, str(path))
+        return from_dict(ModelConfig, values, str(path), NEWER)
 
 
 SECTIONS: dict[str, type] = {

@@ -112,8 +112,8 @@ def test_config_survives_the_disk(tmp_path):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"depht": 3}, "depht"),
-        ({"dit": {"dimm": 3}}, "dimm"),
+        ({"depht": 3}, "depht.*newer nanospeech.*pip install --upgrade"),
+        ({"dit": {"dimm": 3}}, "dimm.*newer nanospeech.*pip install --upgrade"),
         ({"dit": {"dim": "64"}}, r"dit\.dim should be int"),
         ({"dit": {"dim": True}}, r"dit\.dim should be int"),
         ({"dit": [1]}, "should be a mapping"),
