@@ -22,7 +22,7 @@ FOLD = str.maketrans(
 )
 VOWEL = re.compile("[AEIOUY]")
 SPELLED = words(
-    """AI ID OS NGO OLED IDE IOS iOS ROI SEO EV COO EEG MC UPS AEST EST ET GED KO OP OT PST SEC
+    """ABS AI ID OS NGO OLED IDE IOS iOS ROI SEO EV COO EEG MC UPS AEST EST ET GED KO OP OT PST SEC
     URI"""
 )  # though the dictionary has words of these letters
 INITIALS = re.compile("([A-Z]{2,5})['’]?s")
