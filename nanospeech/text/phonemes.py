@@ -94,6 +94,9 @@ BRITISH = [(re.compile(pattern), american) for pattern, american in [
     (r"ae|oe", "e"),
     (r"ll(?=(ed|ing|er|ers)$)", "l"),
 ]]  # fmt: skip
+# a syllable whose last letter a suffix doubles: "sloped" is of "slope", and "slopped" of "slop"
+SINGLE = re.compile("[^aeiou]*[aeiouy][bcdfgklmnprstvz]")
+VOCALIC = set("aeiouy")
 LONGEST = 40  # letters; what is longer is no word, and trying all its splits would be slow
 
 
@@ -138,10 +141,16 @@ def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ..
         base = word[: -len(suffix)]
         if suffix == "s" and base[-1] in "sui":  # "paleness", "Cassius"
             continue
-        shorter = [base[:-1]] if len(base) > 3 and base[-1] == base[-2] else []
-        for stem in [base + end for end in stems] + shorter:
+        if suffix == "y" and base[-1] == "y":  # "wayyy"
+            continue
+        whole = [base + end for end in stems]
+        if "e" in stems and SINGLE.fullmatch(base):
+            whole.reverse()
+        doubled = len(base) > 3 and base[-1] == base[-2] and suffix[0] in VOCALIC
+        shorter = [base[:-1]] if doubled and stems != ("y",) else []
+        for stem in whole + shorter:
             # two letters are a word before 's and s alone
-            enough = len(stem) > (3 if suffix == "y" else 2) or suffix[-1] == "s"
+            enough = len(stem) > (3 if suffix == "y" and not doubled else 2) or suffix[-1] == "s"
             if enough and (phonemes := inflected(stem, known, depth - 1)):
                 if suffix == "ion":
                     if phonemes[-1] not in ("T", "S"):

@@ -32,6 +32,12 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("exploited", "IH0 K S P L OY1 T IH0 D"),
     ("abs", "AE1 B Z"),
     ("ABS", "EY1 B IY1 EH1 S"),
+    ("sloped", "S L OW1 P T"),
+    ("slopped", "S L AA1 P T"),
+    ("shapers", "SH EY1 P ER0 Z"),
+    ("lacing", "L EY1 S IH0 NG"),
+    ("baddies", "B AE1 D IY0 Z"),
+    ("wayyy", "W EY1"),
     # as before
     ("OK", "OW1 K EY1"),
     ("presented", "P R IY0 Z EH1 N T IH0 D"),
