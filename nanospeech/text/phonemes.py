@@ -85,14 +85,19 @@ PREFIXES |= {"psycho": "S AY2 K OW0", "nano": "N AE2 N OW0", "pseudo": "S UW2 D 
 PREFIXES |= {"post": "P OW2 S T", "mid": "M IH2 D", "trans": "T R AE2 N Z"}
 # British spellings, and the American ones that the dictionary has
 BRITISH = [(re.compile(pattern), american) for pattern, american in [
-    (r"our(?=(s|ed|ing|ful|less|able|ite|hood|ly|er|ers|y)?$)", "or"),
+    (r"our(?=(ed|ing|ful|less|able|ably|ite|hood|ly|er|y|al|ally|ist|ism)?s?$)", "or"),
     (r"is(?=(e|ed|es|ing|er|ers|ation|ations)$)", "iz"),
     (r"ys(?=(e|ed|es|ing|er|ers)$)", "yz"),
-    (r"tre(?=s?$)", "ter"),
+    (r"([bt])re(?=s?$)", r"\1er"),
     (r"ogue(?=s?$)", "og"),
     (r"ence(?=s?$)", "ense"),
     (r"ae|oe", "e"),
     (r"ll(?=(ed|ing|er|ers)$)", "l"),
+]]  # fmt: skip
+# those of verbs, tried first: "emphasised" is not of "emphasis", nor "modelled" of "Modell"
+VERBS = [(re.compile(pattern), american) for pattern, american in [
+    (r"([iy])s(?=(e|ed|es|ing|er|ers)$)", r"\1z"),
+    (r"^(.*[aeiouy][^aeiouy]+[aeiou]l)l(?=(ed|ing|er|ers)$)", r"\1"),
 ]]  # fmt: skip
 # a syllable whose last letter a suffix doubles: "sloped" is of "slope", and "slopped" of "slop"
 SINGLE = re.compile("[^aeiou]*[aeiouy][bcdfgklmnprstvz]")
@@ -133,6 +138,9 @@ def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ..
     """A word of known parts: a stem with regular suffixes, up to `depth`, or with a prefix."""
     if word in known:
         return tuple(known[word].split())
+    for pattern, american in VERBS:
+        if (twin := pattern.sub(american, word)) in known:
+            return tuple(known[twin].split())
     if not depth:
         return None
     for suffix, stems in ENDINGS.items():

@@ -38,6 +38,12 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("lacing", "L EY1 S IH0 NG"),
     ("baddies", "B AE1 D IY0 Z"),
     ("wayyy", "W EY1"),
+    ("analysed", "AE1 N AH0 L AY2 Z D"),
+    ("emphasising", "EH1 M F AH0 S AY2 Z IH0 NG"),
+    ("remodelled", "R IY0 M AA1 D AH0 L D"),
+    ("labelling", "L EY1 B AH0 L IH0 NG"),
+    ("behavioural", "B IH0 HH EY1 V Y ER0 AH0 L"),
+    ("sombre", "S AA1 M B ER0"),
     # as before
     ("OK", "OW1 K EY1"),
     ("presented", "P R IY0 Z EH1 N T IH0 D"),
