@@ -48,7 +48,14 @@ VOICELESS = {"P", "T", "K", "F", "TH"}
 ENDINGS = {"'ve": ("",), "'ll": ("",), "'d": ("",), "'re": ("",)}
 ENDINGS |= {"'s": ("",), "s'": ("s", ""), "ies": ("y",), "es": ("", "e"), "s": ("",)}
 ENDINGS |= {"ied": ("y",), "ed": ("", "e"), "ing": ("", "e"), "in'": ("", "e")}
-ENDINGS |= {"ily": ("y",), "ly": ("", "le"), "ier": ("y",), "er": ("", "e"), "iest": ("y",)}
+ENDINGS |= {
+    "ily": ("y",),
+    "ically": ("ic",),
+    "ly": ("", "le"),
+    "ier": ("y",),
+    "er": ("", "e"),
+    "iest": ("y",),
+}
 ENDINGS |= {"est": ("", "e"), "less": ("",), "iness": ("y",), "ness": ("",), "ful": ("",)}
 ENDINGS |= {"ment": ("",), "able": ("", "e"), "ish": ("", "e"), "ship": ("",), "hood": ("",)}
 ENDINGS |= {"like": ("",), "ward": ("",), "wards": ("",), "some": ("",), "wise": ("",)}
@@ -61,7 +68,14 @@ ENDINGS |= {
     "ous": ("", "e"),
 }
 SOUNDS = {"'ve": "AH0 V", "'ll": "AH0 L", "'re": "ER0"}
-SOUNDS |= {"ing": "IH0 NG", "in'": "IH0 N", "ly": "L IY0", "er": "ER0", "est": "AH0 S T"}
+SOUNDS |= {
+    "ing": "IH0 NG",
+    "in'": "IH0 N",
+    "ly": "L IY0",
+    "ically": "L IY0",
+    "er": "ER0",
+    "est": "AH0 S T",
+}
 SOUNDS |= {"less": "L AH0 S", "ness": "N AH0 S", "ful": "F AH0 L", "ment": "M AH0 N T"}
 SOUNDS |= {"able": "AH0 B AH0 L", "ish": "IH0 SH", "ship": "SH IH2 P", "hood": "HH UH2 D"}
 SOUNDS |= {"like": "L AY2 K", "ward": "W ER0 D", "wards": "W ER0 D Z", "some": "S AH0 M"}
@@ -160,16 +174,36 @@ def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ..
             # two letters are a word before 's and s alone
             enough = len(stem) > (3 if suffix == "y" and not doubled else 2) or suffix[-1] == "s"
             if enough and (phonemes := inflected(stem, known, depth - 1)):
-                if suffix == "ion":
-                    if phonemes[-1] not in ("T", "S"):
-                        continue
-                    return (*phonemes[:-1], "SH", "AH0", "N")
-                return (*phonemes, *ending(suffix, phonemes[-1]))
+                if suffix == "ion" and phonemes[-1] not in ("T", "S"):
+                    continue
+                return suffixed(verbal(stem, suffix, phonemes), suffix, stem)
     for prefix, sound in PREFIXES.items():
         rest = word.removeprefix(prefix)
         if rest != word and len(rest) > 3 and (phonemes := inflected(rest, known, depth - 1)):
             return (*sound.split(), *phonemes)
     return None
+
+
+def verbal(stem: str, suffix: str, phonemes: tuple[str, ...]) -> tuple[str, ...]:
+    """A stem in -ate as a verb: "aggregating" is not of the noun. "Pirate" is too short."""
+    longer = sum(p[-1].isdigit() for p in phonemes) > 2
+    fits = suffix == "ion" or (longer and suffix in ("ed", "ing", "er"))
+    if fits and stem.endswith("ate") and phonemes[-2:] == ("AH0", "T"):
+        return (*phonemes[:-2], "EY2", "T")
+    return phonemes
+
+
+def suffixed(phonemes: tuple[str, ...], suffix: str, stem: str) -> tuple[str, ...]:
+    """A stem's sounds and those of a suffix, where they meet too."""
+    if suffix == "ion" and phonemes[-2][:2] == "EY":  # the stress of "-ation"
+        before = (p.replace("1", "2") for p in phonemes[:-2])
+        return (*before, "EY1", "SH", "AH0", "N")
+    if suffix == "ion":
+        return (*phonemes[:-1], "SH", "AH0", "N")
+    if suffix == "ly" and phonemes[-1] == "L":  # "spatially", "wrinkly"
+        weak = phonemes[-2] == "AH0" and stem.endswith(("le", "ical"))
+        return (*(phonemes[:-2] if weak else phonemes[:-1]), "L", "IY0")
+    return (*phonemes, *ending(suffix, phonemes[-1]))
 
 
 def ending(suffix: str, last: str) -> tuple[str, ...]:

@@ -44,6 +44,12 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("labelling", "L EY1 B AH0 L IH0 NG"),
     ("behavioural", "B IH0 HH EY1 V Y ER0 AH0 L"),
     ("sombre", "S AA1 M B ER0"),
+    ("relegation", "R EH2 L AH0 G EY1 SH AH0 N"),
+    ("curation", "K Y UH2 R EY1 SH AH0 N"),
+    ("aggregating", "AE1 G R AH0 G EY2 T IH0 NG"),
+    ("spatially", "S P EY1 SH AH0 L IY0"),
+    ("sustainably", "S AH0 S T EY1 N AH0 B L IY0"),
+    ("horrifically", "HH AO0 R IH1 F IH0 K L IY0"),
     # as before
     ("OK", "OW1 K EY1"),
     ("presented", "P R IY0 Z EH1 N T IH0 D"),
