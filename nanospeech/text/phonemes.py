@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from .english import words
 from .english.sounds import corrections
 
 VOWELS = ["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"]
@@ -48,18 +49,13 @@ VOICELESS = {"P", "T", "K", "F", "TH"}
 ENDINGS = {"'ve": ("",), "'ll": ("",), "'d": ("",), "'re": ("",)}
 ENDINGS |= {"'s": ("",), "s'": ("s", ""), "ies": ("y",), "es": ("", "e"), "s": ("",)}
 ENDINGS |= {"ied": ("y",), "ed": ("", "e"), "ing": ("", "e"), "in'": ("", "e")}
-ENDINGS |= {
-    "ily": ("y",),
-    "ically": ("ic",),
-    "ly": ("", "le"),
-    "ier": ("y",),
-    "er": ("", "e"),
-    "iest": ("y",),
-}
+ENDINGS |= {"ily": ("y",), "ically": ("ic",), "ly": ("", "le")}
+ENDINGS |= {"ier": ("y",), "er": ("", "e"), "iest": ("y",)}
 ENDINGS |= {"est": ("", "e"), "less": ("",), "iness": ("y",), "ness": ("",), "ful": ("",)}
 ENDINGS |= {"ment": ("",), "able": ("", "e"), "ish": ("", "e"), "ship": ("",), "hood": ("",)}
-ENDINGS |= {"like": ("",), "ward": ("",), "wards": ("",), "some": ("",), "wise": ("",)}
+ENDINGS |= {"scape": ("",), "like": ("",), "ward": ("",), "wards": ("",), "some": ("",)}
 ENDINGS |= {
+    "wise": ("",),
     "ism": ("", "e"),
     "ist": ("", "e"),
     "ize": ("",),
@@ -68,14 +64,8 @@ ENDINGS |= {
     "ous": ("", "e"),
 }
 SOUNDS = {"'ve": "AH0 V", "'ll": "AH0 L", "'re": "ER0"}
-SOUNDS |= {
-    "ing": "IH0 NG",
-    "in'": "IH0 N",
-    "ly": "L IY0",
-    "ically": "L IY0",
-    "er": "ER0",
-    "est": "AH0 S T",
-}
+SOUNDS |= {"ing": "IH0 NG", "in'": "IH0 N", "er": "ER0", "est": "AH0 S T"}
+SOUNDS |= {"ly": "L IY0", "ically": "L IY0", "scape": "S K EY2 P"}
 SOUNDS |= {"less": "L AH0 S", "ness": "N AH0 S", "ful": "F AH0 L", "ment": "M AH0 N T"}
 SOUNDS |= {"able": "AH0 B AH0 L", "ish": "IH0 SH", "ship": "SH IH2 P", "hood": "HH UH2 D"}
 SOUNDS |= {"like": "L AY2 K", "ward": "W ER0 D", "wards": "W ER0 D Z", "some": "S AH0 M"}
@@ -116,6 +106,15 @@ VERBS = [(re.compile(pattern), american) for pattern, american in [
 # a syllable whose last letter a suffix doubles: "sloped" is of "slope", and "slopped" of "slop"
 SINGLE = re.compile("[^aeiou]*[aeiouy][bcdfgklmnprstvz]")
 VOCALIC = set("aeiouy")
+FORMS = ("s", "es", "ed", "d", "ing", "er", "ers", "y", "'s")
+# what is no second word of a compound, nor follows a prefix: these move the stress
+BOUND = set(
+    words(
+        """logy logies logist logists logical logous graphy graphies graphic graphics graphical
+        grapher graphers metry metric nomy nomic pathy phagy phony scopy scopic tomy gamy cation
+        cations ation ations"""
+    )
+)
 LONGEST = 40  # letters; what is longer is no word, and trying all its splits would be slow
 
 
@@ -124,9 +123,8 @@ def dictionary() -> dict[str, str]:
     """Word to phonemes, as "AH0 N D" strings; about 125,000 words, read once."""
     path = Path(__file__).parent / "data" / "cmudict.txt.gz"
     with gzip.open(path, "rt", encoding="utf-8") as f:
-        words = dict(line.rstrip("\n").split(" ", 1) for line in f)
-    words.update(corrections())
-    return words
+        found = dict(line.rstrip("\n").split(" ", 1) for line in f)
+    return found | corrections()
 
 
 @lru_cache(maxsize=50_000)
@@ -179,7 +177,8 @@ def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ..
                 return suffixed(verbal(stem, suffix, phonemes), suffix, stem)
     for prefix, sound in PREFIXES.items():
         rest = word.removeprefix(prefix)
-        if rest != word and len(rest) > 3 and (phonemes := inflected(rest, known, depth - 1)):
+        whole = rest != word and len(rest) > 3 and rest not in BOUND
+        if whole and (phonemes := inflected(rest, known, depth - 1)):
             return (*sound.split(), *phonemes)
     return None
 
@@ -230,18 +229,29 @@ def respelled(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
 def compound(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
     """A compound of two known words of four letters or more ("snowplough"), split most evenly.
 
-    The second word may be inflected, and the compound a possessive. The first has the stress.
-    Shorter words are found in too many names ("Barn-ard").
+    The second word is one that has inflections, or is one, and the compound may be a possessive.
+    The first has the stress. Shorter and rarer words are found in too many names ("Barn-ard").
     """
     for suffix in ("'s", "s'"):
         if word.endswith(suffix):
             whole = compound(word.removesuffix(suffix), known)
             return None if whole is None else (*whole, *ending(suffix, whole[-1]))
-    cuts = sorted(range(4, len(word) - 3), key=lambda i: abs(2 * i - len(word)))
-    for depth in (0, 1):
-        for cut in cuts:
-            if depth and len(word) - cut < 5:
-                continue
-            if word[:cut] in known and (second := inflected(word[cut:], known, depth)):
-                return (*known[word[:cut]].split(), *(p.replace("1", "2") for p in second))
-    return None
+    best = None
+    for cut in range(4, len(word) - 3):
+        first, second = word[:cut], word[cut:]
+        if first not in known or second in BOUND or not common(second, known):
+            continue
+        depth = 0 if second in known else 1
+        if (len(second) > 4 or not depth) and (said := inflected(second, known, depth)):
+            # "time-scales" before "times-cales", "motor-home" before "moto-rhomes"
+            order = (first.endswith("s"), depth, abs(2 * cut - len(word)))
+            if best is None or order < best[0]:
+                best = order, (*known[first].split(), *(p.replace("1", "2") for p in said))
+    return best[1] if best else None
+
+
+def common(word: str, known: dict[str, str]) -> bool:
+    """Whether other forms of a word are known, so that it is no rare name."""
+    stems = [word[: -len(s)] + e for s in FORMS if word.endswith(s) for e in ("", "e")]
+    stems += [word[:-3] + "y"] * word.endswith("ies") + [word[:-1] + "ies"] * word.endswith("y")
+    return any(form in known for form in (*stems, *(word + s for s in FORMS)))

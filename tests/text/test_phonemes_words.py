@@ -50,6 +50,11 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("spatially", "S P EY1 SH AH0 L IY0"),
     ("sustainably", "S AH0 S T EY1 N AH0 B L IY0"),
     ("horrifically", "HH AO0 R IH1 F IH0 K L IY0"),
+    ("motorhome", "M OW1 T ER0 HH OW2 M"),
+    ("timescales", "T AY1 M S K EY2 L Z"),
+    ("scoreline", "S K AO1 R L AY2 N"),
+    ("cryptography", "K R IH0 P T AA1 G R AH0 F IY0"),
+    ("snowplough's", "S N OW1 P L AW2 Z"),
     # as before
     ("OK", "OW1 K EY1"),
     ("presented", "P R IY0 Z EH1 N T IH0 D"),
