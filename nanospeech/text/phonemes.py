@@ -103,6 +103,7 @@ VERBS = [(re.compile(pattern), american) for pattern, american in [
     (r"([iy])s(?=(e|ed|es|ing|er|ers)$)", r"\1z"),
     (r"^(.*[aeiouy][^aeiouy]+[aeiou]l)l(?=(ed|ing|er|ers)$)", r"\1"),
 ]]  # fmt: skip
+LATER = re.compile("[a-z]{4,}u|[a-z]{3,}[^s]i")  # words of other languages: "tsunami"
 # a syllable whose last letter a suffix doubles: "sloped" is of "slope", and "slopped" of "slop"
 SINGLE = re.compile("[^aeiou]*[aeiouy][bcdfgklmnprstvz]")
 VOCALIC = set("aeiouy")
@@ -114,6 +115,9 @@ BOUND = set(
         grapher graphers metry metric nomy nomic pathy phagy phony scopy scopic tomy gamy cation
         cations ation ations"""
     )
+)
+CONTRACTED = re.compile(
+    "^([a-z]+n)(t)$|^([a-z]{2,}|i)(re|ve|ll|d)$|^(he|she|that|there|where|here|who|what|how)(s)$"
 )
 LONGEST = 40  # letters; what is longer is no word, and trying all its splits would be slow
 
@@ -143,7 +147,14 @@ def pronounce(word: str) -> tuple[str, ...] | None:
         return tuple(known[bare].split())
     if len(bare) > LONGEST:
         return None
+    if (whole := contraction(bare)) in known:
+        return tuple(known[whole].split())
     return inflected(bare, known) or respelled(bare, known) or compound(bare, known)
+
+
+def contraction(word: str) -> str:
+    """A contraction with its apostrophe, where it was left out: "dont", "shes", "theyre"."""
+    return CONTRACTED.sub(lambda m: "'".join(filter(None, m.groups())), word)
 
 
 def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ...] | None:
@@ -159,8 +170,8 @@ def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ..
         if not word.endswith(suffix) or len(word) - len(suffix) < 2:
             continue
         base = word[: -len(suffix)]
-        if suffix == "s" and base[-1] in "sui":  # "paleness", "Cassius"
-            continue
+        if suffix == "s" and base[-1] in "sui" and not LATER.fullmatch(base):
+            continue  # "paleness", "Cassius", "stasis", but "emojis"
         if suffix == "y" and base[-1] == "y":  # "wayyy"
             continue
         whole = [base + end for end in stems]
@@ -171,6 +182,7 @@ def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ..
         for stem in whole + shorter:
             # two letters are a word before 's and s alone
             enough = len(stem) > (3 if suffix == "y" and not doubled else 2) or suffix[-1] == "s"
+            enough = enough and (suffix != "s" or base[-1] not in "ui" or base in known)
             if enough and (phonemes := inflected(stem, known, depth - 1)):
                 if suffix == "ion" and phonemes[-1] not in ("T", "S"):
                     continue

@@ -101,9 +101,14 @@ def spoken(
 
 
 def without_g(text: str, match: re.Match) -> tuple[str, ...] | None:
-    """The sound of "goin'" by that of "going"; None of words in quotes and all others."""
+    """The sound of "goin'" by that of "going"; None of words in quotes and all others.
+
+    The apostrophe may be left out of words that the dictionary lacks, names aside: "comin".
+    """
     word, quoted = match.group().lower(), text[: match.start()][-1:] == "'"
-    if quoted or not word.endswith("in") or text[match.end() : match.end() + 1] != "'":
+    marked = text[match.end() : match.end() + 1] == "'" and not quoted
+    bare = match.group() == word and word not in dictionary()
+    if not word.endswith("in") or not (marked or bare):
         return None
     whole = dictionary().get(word + "g", "").split()
     return (*whole[:-1], "N") if whole[-1:] == ["NG"] else None
