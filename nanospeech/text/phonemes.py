@@ -107,6 +107,13 @@ LATER = re.compile("[a-z]{4,}u|[a-z]{3,}[^s]i")  # words of other languages: "ts
 # a syllable whose last letter a suffix doubles: "sloped" is of "slope", and "slopped" of "slop"
 SINGLE = re.compile("[^aeiou]*[aeiouy][bcdfgklmnprstvz]")
 VOCALIC = set("aeiouy")
+# words of three letters that compounds begin with and names do not
+SHORT = set(
+    words(
+        """air box cut day egg end eye fan fly gas hot jet job key law low off oil one pay pop sea
+        sky sun tax tie top toy two war way web zip zoo"""
+    )
+)
 FORMS = ("s", "es", "ed", "d", "ing", "er", "ers", "y", "'s")
 # what is no second word of a compound, nor follows a prefix: these move the stress
 BOUND = set(
@@ -242,14 +249,15 @@ def compound(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
     """A compound of two known words of four letters or more ("snowplough"), split most evenly.
 
     The second word is one that has inflections, or is one, and the compound may be a possessive.
-    The first has the stress. Shorter and rarer words are found in too many names ("Barn-ard").
+    The first has the stress, and three letters at times ("keychain"). Shorter and rarer words are
+    found in too many names ("Barn-ard").
     """
     for suffix in ("'s", "s'"):
         if word.endswith(suffix):
             whole = compound(word.removesuffix(suffix), known)
             return None if whole is None else (*whole, *ending(suffix, whole[-1]))
     best = None
-    for cut in range(4, len(word) - 3):
+    for cut in range(3 if word[:3] in SHORT else 4, len(word) - 3):
         first, second = word[:cut], word[cut:]
         if first not in known or second in BOUND or not common(second, known):
             continue

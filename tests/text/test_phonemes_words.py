@@ -61,6 +61,8 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("Theyre", "DH EH1 R"),
     ("shes", "SH IY1 Z"),
     ("couldve", "K UH1 D AH0 V"),
+    ("keychain", "K IY1 CH EY2 N"),
+    ("zookeepers", "Z UW1 K IY2 P ER0 Z"),
     # as before
     ("stasis", "S T EY1 S AH0 S"),
     ("torus", "T AO1 R AH0 S"),
