@@ -63,6 +63,13 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("couldve", "K UH1 D AH0 V"),
     ("keychain", "K IY1 CH EY2 N"),
     ("zookeepers", "Z UW1 K IY2 P ER0 Z"),
+    ("kanye's", "K AA1 N Y EY2 Z"),
+    ("UNHCR", "Y UW1 EH1 N EY1 CH S IY1 AA1 R"),
+    ("VoIP", "V OY1 P"),
+    ("OpenAI", "OW1 P AH0 N EY1 AY1"),
+    ("im", "AY1 M"),
+    ("IM", "AY1 EH1 M"),
+    ("remixes", "R IY1 M IH0 K S IH0 Z"),
     # as before
     ("stasis", "S T EY1 S AH0 S"),
     ("torus", "T AO1 R AH0 S"),

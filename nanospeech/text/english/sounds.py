@@ -85,17 +85,62 @@ xinjiang: SH IH1 N JH Y AA2 NG; zhou: JH OW1
 """
 # words and names younger than the dictionary
 YOUNG = """
-airbnb: EH1 R B IY2 AH0 N B IY2; ar: EY1 AA1 R; brexit: B R EH1 K S IH0 T; codec: K OW1 D EH2 K;
-covid: K OW1 V IH0 D; ct: S IY1 T IY1; emoji: IH0 M OW1 JH IY0;
-exoplanet: EH1 K S OW0 P L AE2 N AH0 T; fyi: EH1 F W AY1 AY1; gif: G IH1 F;
-gitlab: G IH1 T L AE2 B; gpu: JH IY1 P IY1 Y UW1; http: EY1 CH T IY1 T IY1 P IY1;
-https: EY1 CH T IY1 T IY1 P IY1 EH1 S; idk: AY1 D IY1 K EY1; imo: AY1 EH1 M OW1;
-json: JH EY1 S AH0 N; kombucha: K AA0 M B UW1 CH AH0; kubernetes: K UW2 B ER0 N EH1 T IY0 Z;
-kyiv: K IY1 V; livestream: L AY1 V S T R IY2 M; ok'd: OW1 K EY1 D; omg: OW1 EH1 M JH IY1;
-pls: P L IY1 Z; pytorch: P AY1 T AO1 R CH; ramen: R AA1 M AH0 N; regex: R EH1 JH EH0 K S;
-sriracha: S ER0 AA1 CH AH0; sudoku: S UW0 D OW1 K UW0; thx: TH AE1 NG K S;
-tiktok: T IH1 K T AA2 K; ubuntu: UH0 B UH1 N T UW0; vlog: V L AO1 G; vocoder: V OW1 K OW2 D ER0;
-webcam: W EH1 B K AE2 M; zelensky: Z AH0 L EH1 N S K IY0; zelenskyy: Z AH0 L EH1 N S K IY0
+airbnb: EH1 R B IY2 AH0 N B IY2; aoife: IY1 F AH0; ar: EY1 AA1 R; assange: AH0 S AA1 N ZH;
+bachelorette: B AE2 CH AH0 L ER0 EH1 T; barcode: B AA1 R K OW2 D; barcodes: B AA1 R K OW2 D Z;
+bezos: B EY1 Z OW0 S; bidet: B IH0 D EY1; bihar: B IH0 HH AA1 R; brexit: B R EH1 K S IH0 T;
+bundesliga: B UH1 N D AH0 S L IY2 G AH0; busan: B UW1 S AA2 N; buttigieg: B UW1 T IH0 JH EH2 JH;
+carriageway: K EH1 R IH0 JH W EY2; ceviche: S AH0 V IY1 CH EY0; chalamet: SH AE1 L AH0 M EY2;
+chamois: SH AE1 M IY0; chatgpt: CH AE1 T JH IY1 P IY1 T IY1; cheltenham: CH EH1 L T AH0 N AH0 M;
+chorizo: CH AO0 R IY1 Z OW0; ciaran: K IH1 R AH0 N; cillian: K IH1 L IY0 AH0 N;
+codec: K OW1 D EH2 K; codeine: K OW1 D IY2 N; coutinho: K OW0 T IY1 N Y OW0; covid: K OW1 V IH0 D;
+cpus: S IY1 P IY1 Y UW1 Z; crohn's: K R OW1 N Z; crudites: K R UW2 D IH0 T EY1; ct: S IY1 T IY1;
+cython: S AY1 TH AA2 N; djokovic: JH OW1 K AH0 V IH0 CH; duterte: D UW0 T EH1 R T EY0;
+duvet: D UW0 V EY1; dwyane: D W EY1 N; ecommerce: IY1 K AA2 M ER0 S; eilish: AY1 L IH0 SH;
+elearning: IY1 L ER2 N IH0 NG; elon: IY1 L AA0 N; emoji: IH0 M OW1 JH IY0; eoin: OW1 IH0 N;
+erdogan: ER1 D AH0 W AA2 N; esports: IY1 S P AO2 R T S; ethereum: IH0 TH IH1 R IY0 AH0 M;
+exoplanet: EH1 K S OW0 P L AE2 N AH0 T; expat: EH1 K S P AE2 T; expats: EH1 K S P AE2 T S;
+farage: F ER0 AA1 ZH; foci: F OW1 S AY2; fulham: F UH1 L AH0 M; fyi: EH1 F W AY1 AY1;
+gadot: G AH0 D OW1 T; giannis: Y AA1 N IH0 S; gif: G IH1 F; gitlab: G IH1 T L AE2 B;
+golang: G OW1 L AE2 NG; gouda: G UW1 D AH0; gov't: G AH1 V ER0 M AH0 N T;
+govt: G AH1 V ER0 M AH0 N T; gpu: JH IY1 P IY1 Y UW1; gpus: JH IY1 P IY1 Y UW1 Z;
+hadith: HH AH0 D IY1 TH; halal: HH AH0 L AA1 L; hawai'i: HH AH0 W AY1 IY0; hijab: HH IH0 JH AA1 B;
+hijabs: HH IH0 JH AA1 B Z; hipaa: HH IH1 P AH0; homie: HH OW1 M IY0;
+http: EY1 CH T IY1 T IY1 P IY1; https: EY1 CH T IY1 T IY1 P IY1 EH1 S; huawei: W AA1 W EY2;
+hypothyroidism: HH AY2 P OW0 TH AY1 R OY2 D IH2 Z AH0 M; i'ma: AY1 M AH0; i'mma: AY1 M AH0;
+idk: AY1 D IY1 K EY1; im: AY1 M; imo: AY1 EH1 M OW1; isil: AY1 S IH0 L; json: JH EY1 S AH0 N;
+juventus: Y UW0 V EH1 N T AH0 S; kaepernick: K AE1 P ER0 N IH0 K; kamala: K AA1 M AH0 L AH0;
+kanye: K AA1 N Y EY2; keir: K IH1 R; keira: K IH1 R AH0; kherson: K ER0 S AO1 N;
+kombucha: K AA0 M B UW1 CH AH0; kpop: K EY1 P AA2 P; kubernetes: K UW2 B ER0 N EH1 T IY0 Z;
+kyiv: K IY1 V; lasagne: L AH0 Z AA1 N Y AH0; leanne: L IY0 AE1 N; leinster: L EH1 N S T ER0;
+lenovo: L AH0 N OW1 V OW0; libre: L IY1 B R AH0; liquorice: L IH1 K ER0 IH0 SH;
+livestream: L AY1 V S T R IY2 M; llama: L AA1 M AH0; lmao: EH1 L EH1 M EY1 OW1;
+lmfao: EH1 L EH1 M EH1 F EY1 OW1; macos: M AE1 K OW1 EH1 S; macron: M AH0 K R AO1 N;
+mammy: M AE1 M IY0; matcha: M AA1 CH AH0; mbappe: AH0 M B AA0 P EY1;
+metaverse: M EH1 T AH0 V ER2 S; moderna: M AH0 D ER1 N AH0; mojito: M OW0 HH IY1 T OW0;
+mongodb: M AA1 NG G OW0 D IY1 B IY1; mourinho: M AO0 R IY1 N Y OW0; navalny: N AH0 V AA1 L N IY0;
+neymar: N EY0 M AA1 R; nougat: N UW1 G AH0 T; ok'd: OW1 K EY1 D; omelette: AA1 M L AH0 T;
+omelettes: AA1 M L AH0 T S; omg: OW1 EH1 M JH IY1; openai: OW1 P AH0 N EY1 AY1;
+opioid: OW1 P IY0 OY2 D; opioids: OW1 P IY0 OY2 D Z; papyrus: P AH0 P AY1 R AH0 S;
+paracetamol: P EH2 R AH0 S IY1 T AH0 M AO2 L; patreon: P EY1 T R IY0 AA2 N; penne: P EH1 N EY2;
+pharrell: F ER0 EH1 L; pls: P L IY1 Z; pytorch: P AY1 T AO1 R CH; qatari: K AH0 T AA1 R IY0;
+quesadilla: K EY2 S AH0 D IY1 AH0; quesadillas: K EY2 S AH0 D IY1 AH0 Z; queso: K EY1 S OW0;
+qur'an: K ER0 AA1 N; quran: K ER0 AA1 N; radii: R EY1 D IY0 AY2;
+rajasthan: R AA1 JH AH0 S T AA2 N; ramen: R AA1 M AH0 N; regex: R EH1 JH EH0 K S;
+remix: R IY1 M IH0 K S; ronaldinho: R OW2 N AA0 L D IY1 N Y OW0; rotherham: R AA1 DH ER0 AH0 M;
+s'mores: S M AO1 R Z; saith: S EH1 TH; salford: S AO1 L F ER0 D; sangria: S AE0 NG G R IY1 AH0;
+saoirse: S ER1 SH AH0; sciatica: S AY0 AE1 T IH0 K AH0; siena: S IY0 EH1 N AH0;
+sinead: SH IH0 N EY1 D; sirloin: S ER1 L OY2 N; skylar: S K AY1 L ER0; spacex: S P EY1 S EH1 K S;
+sqlite: EH1 S K Y UW1 EH1 L AY1 T; sriracha: S ER0 AA1 CH AH0; sudoku: S UW0 D OW1 K UW0;
+sunak: S UW1 N AE2 K; swansea: S W AA1 N Z IY0; tamale: T AH0 M AA1 L IY0; taupe: T OW1 P;
+thiago: T IY0 AA1 G OW0; thx: TH AE1 NG K S; tikka: T IY1 K AH0; tiktok: T IH1 K T AA2 K;
+timothee: T IH1 M AH0 TH IY0; twickenham: T W IH1 K AH0 N AH0 M; ubuntu: UH0 B UH1 N T UW0;
+udon: UW1 D AA2 N; unhcr: Y UW1 EH1 N EY1 CH S IY1 AA1 R; unis: Y UW1 N IY0 Z;
+utrecht: Y UW1 T R EH2 K T; vlog: V L AO1 G; vocoder: V OW1 K OW2 D ER0; voip: V OY1 P;
+volodymyr: V AA1 L AH0 D IH2 M IH0 R; webcam: W EH1 B K AE2 M; wechat: W IY1 CH AE2 T;
+wikimedia: W IH2 K IY0 M IY1 D IY0 AH0; wollongong: W UH1 L AH0 NG G AO2 NG;
+wrestlemania: R EH2 S AH0 L M EY1 N IY0 AH0; xavi: CH AA1 V IY0; xiaomi: SH AW1 M IY0;
+xmas: K R IH1 S M AH0 S; y'all: Y AO1 L; yall: Y AO1 L; zaporizhzhia: Z AA2 P AH0 R IY1 ZH AH0;
+zelensky: Z AH0 L EH1 N S K IY0; zelenskyy: Z AH0 L EH1 N S K IY0; zlatan: Z L AA1 T AH0 N
 """
 # acronyms that are words, and names that no rule of spelling reads
 ACRONYMS = """
