@@ -48,6 +48,8 @@ def read(around: Around) -> str:
         return "now"  # "made us read"
     if recalled(around):
         return "past"
+    if not around.right and [*around.before] == ["when", p]:  # "When I read, I relax."
+        return "now"
     past = set(around.before) & PAST_TENSE or set(around.right) & PAST_TENSE
     past = past or any(w.endswith("ed") and len(w) > 4 for w in (*around.before, *around.right))
     past = past or any("this morning" in " ".join(side) for side in (around.left, around.right))
@@ -65,6 +67,13 @@ def recalled(around: Around) -> bool:
     n, p = around.next, around.prior[-1] if around.prior else ""
     if p not in SUBJECTS - {"who"}:
         return False
+    if around.previous == "just" or list(around.before[-4:-1]) == ["by", "the", "time"]:
+        return True
+    once = not habitual(around) and "will" not in around.before
+    if once and p in ("i", "they") and around.before[:1] and around.before[0] in ("as", "while"):
+        return n in DETERMINERS  # "As I read the email, I laughed."
+    if once and p in ("i", "we") and (n == "about" or (p == "i" and n in POSSESSIVES - {"my"})):
+        return not set(around.before) & {"if", "when", "do"}  # "I read your message"
     said, says = {*around.right[1:2]}, {*around.right[2:3]}  # "I read that the bank would close"
     if n == "that" and (said & (DETERMINERS | SUBJECTS) or says & (BE | MODALS | HAVE)):
         return p == "i"
@@ -79,7 +88,8 @@ def habitual(around: Around) -> bool:
     """Whether what is said happens now or often: "every night", but not "every book"."""
     near_by = (*around.left, *around.right)
     times = words(
-        "day night morning evening week month year time summer winter sunday other single"
+        """day night morning evening week month year time summer winter other single sunday monday
+        tuesday wednesday thursday friday saturday weekend"""
     )
     others = set(around.before) & PAST_TENSE - {"when"}
     today = set(around.before) & set(words("am is are i'm don't can have has do does"))
