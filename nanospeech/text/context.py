@@ -11,7 +11,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from .english import words
-from .english.heteronyms import COMMANDS, COMPOUNDS, COMPOUNDS_BEFORE
+from .english.heteronyms import COMMANDS, COMPOUNDS, COMPOUNDS_BEFORE, CUES
 
 POSSESSIVES = set(words("my your his her its our their whose"))
 DETERMINERS = POSSESSIVES | set(words(
@@ -19,6 +19,8 @@ DETERMINERS = POSSESSIVES | set(words(
     several all most more less such much enough which what"""
 ))  # fmt: skip
 POINTERS = set(words("this that these those all most many both some each few what which more such"))
+ANYONE = set(words("anyone anybody everyone everybody someone somebody nobody"))
+NUMBERS = set(words("two three four five six seven eight nine ten twelve dozen hundred thousand"))
 SEVERAL = set(words("many few both these those several"))
 SUBJECTS = set(words("i you he she it we they who"))
 OBJECTS = set(words("it them him us me you himself herself itself themselves myself yourself"))
@@ -65,7 +67,6 @@ LET = set(
     )
 )
 MAKE = set(words("make makes made making"))
-DESCRIBING = ADJECTIVES | set(words("major massive shock political one"))
 NOT_ADVERBS = set(
     words(
         """family supply reply early only apply daily weekly monthly friendly july italy ally
@@ -219,8 +220,12 @@ def before_odds(around: Around, s_form: bool) -> float:
         phrase = PHRASES.get(around.word.lower()) == around.next
         imperative = (around.next in DETERMINERS | OBJECTS and not s_form) or phrase
         return 1.5 if imperative else 1.0 if direct else -1.2
+    if p == "to" and around.word.lower() == "graduate" and around.next in CUES["schools"]:
+        return -4.0  # "went to graduate school"
     if after_to(around) or p in MODALS:
         return -1.5 if s_form else 4.0
+    if p in ANYONE and set(around.left) & MODALS and not s_form:  # "Does anyone object?"
+        return 3.0
     if p in OBJECTS and len(prior) > 1 and prior[-2] in LET:
         return -1.0 if s_form else 3.0
     if p in SUBJECTS:
@@ -235,6 +240,10 @@ def before_odds(around: Around, s_form: bool) -> float:
         return -3.0
     if p in SEVERAL and not s_form:  # "many suspect": a noun would be a plural
         return -3.0 if is_plural(around.next) else 1.5
+    if p in ("this", "that") and s_form and around.next in DETERMINERS | OBJECTS:
+        return 1.0  # "This presents a challenge."
+    if p in NUMBERS and s_form:
+        return -4.0
     if p in DETERMINERS or p.endswith(("'s", "s'")):
         if p == "her" and len(prior) > 1 and prior[-2] in LET:
             return 3.0
@@ -386,19 +395,3 @@ def near(around: Around, cues: str | Collection[str], distance: int = 12) -> boo
     found = {*around.before[-distance:], *around.right[:distance]}
     sought = words(cues) if isinstance(cues, str) else cues
     return any(w.removesuffix("'s") in sought for w in found)
-
-
-def describes(word: str) -> bool:
-    """Whether a word before a noun is an adjective, as far as its letters show."""
-    ends = word.endswith(("ing", "ed", "est")) or bool(ADJECTIVAL.search(word))
-    return ends or word in DESCRIBING
-
-
-def before_noun(around: Around) -> bool:
-    """Whether a word stands between a determiner and a noun, as adjectives do."""
-    n = around.next
-    pronoun = n in DETERMINERS - {"few"} | OBJECTS | SUBJECTS
-    ends = not n or pronoun or n in PREPOSITIONS | BE | HAVE | MODALS
-    relative = {"that", "which", "what", "all", "both", "most", "many", "few"}
-    named = around.previous in DETERMINERS - relative
-    return named and not ends and not is_adverb(n) and n not in ("and", "or", "but", "to")

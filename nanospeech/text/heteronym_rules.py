@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .context import (
+    ADJECTIVAL,
     ADJECTIVES,
     BE,
     DETERMINERS,
@@ -16,8 +17,7 @@ from .context import (
     PREPOSITIONS,
     SUBJECTS,
     Around,
-    before_noun,
-    describes,
+    is_adverb,
     is_past,
     is_verb,
     near,
@@ -27,15 +27,18 @@ from .english import words
 from .english.heteronyms import CUES
 from .heteronym_verbs import bow, lead, live, lives, read, tear, wind, wound
 
+DESCRIBING = ADJECTIVES | set(words("major massive shock political one"))
+
 
 def bass(around: Around) -> str:
     return "fish" if near(around, CUES["fish"], 8) else "music"
 
 
 def dove(around: Around) -> str:
-    down = set(
-        words("into in down under for deep off beneath head headfirst right straight out to")
-    )
+    down = set(words(
+        """into in down under for deep off beneath head headfirst right straight out to toward
+        towards"""
+    ))  # fmt: skip
     p = around.previous
     noun = p in DETERMINERS or p in ADJECTIVES or p in PREPOSITIONS
     return "dived" if p in SUBJECTS or (around.next in down and p and not noun) else "bird"
@@ -101,9 +104,10 @@ def content(around: Around) -> str:
         return "glad"  # "happy and content"
     if around.next in ("with", "to") and around.previous not in DETERMINERS | ADJECTIVES:
         return "glad"
-    return (
-        "glad" if (around.prior[-1:] or [""])[0] in BE | FEEL and not around.right[1:] else "matter"
-    )
+    p = around.prior[-1] if around.prior else ""
+    if p in FEEL and around.next in ("and", "but", "just"):  # "I felt content and sleepy"
+        return "glad"
+    return "glad" if p in BE | FEEL and not around.right[1:] else "matter"
 
 
 def minute(around: Around) -> str:
@@ -113,13 +117,15 @@ def minute(around: Around) -> str:
 
 
 def aged(around: Around) -> str:
-    old = "father mother man woman parents care relatives aunt uncle gentleman lady couple"
     if around.previous == "the" and not around.right[1:]:
         return "old"
-    return "old" if around.next in words(old) and around.previous in DETERMINERS else "years"
+    old = around.next in CUES["people"] | {"care"} and around.previous in DETERMINERS
+    return "old" if old else "years"
 
 
 def invalid(around: Around) -> str:
+    if around.next in CUES["people"] and around.previous in DETERMINERS:
+        return "ill"
     ends = not around.next or around.next in PREPOSITIONS | BE | {"who", "and", "had"}
     return "ill" if around.previous in DETERMINERS | ADJECTIVES and ends else "void"
 
@@ -140,6 +146,22 @@ def upset(around: Around) -> str:
         return "verb"
     owner = left[-1].endswith("'s") and left[-1] not in BE  # "Saturday's upset"
     return "noun" if owner or left[-1] in DETERMINERS - set(few) else "verb"
+
+
+def describes(word: str) -> bool:
+    """Whether a word before a noun is an adjective, as far as its letters show."""
+    ends = word.endswith(("ing", "ed", "est")) or bool(ADJECTIVAL.search(word))
+    return ends or word in DESCRIBING
+
+
+def before_noun(around: Around) -> bool:
+    """Whether a word stands between a determiner and a noun, as adjectives do."""
+    n = around.next
+    pronoun = n in DETERMINERS - {"few"} | OBJECTS | SUBJECTS
+    ends = not n or pronoun or n in PREPOSITIONS | BE | HAVE | MODALS
+    relative = {"that", "which", "what", "all", "both", "most", "many", "few"}
+    named = around.previous in DETERMINERS - relative
+    return named and not ends and not is_adverb(n) and n not in ("and", "or", "but", "to")
 
 
 def dogged(around: Around) -> str:
@@ -195,11 +217,19 @@ def moped(around: Around) -> str:
 
 
 def row(around: Around) -> str:
-    if around.previous in ("a", "the", "bitter", "diplomatic", "political") and around.next in (
-        "over", "about", "between", "with", "erupted", "broke",
-    ):  # fmt: skip
-        return "quarrel"
-    return "line"
+    n, p = around.next, around.previous
+    if list(around.left[-2:]) == ["in", "a"]:  # "three times in a row"
+        caught = set(words("embroiled involved locked caught engaged"))
+        return "quarrel" if set(around.left[-3:-2]) & caught or n == "over" else "line"
+    adjective = p in CUES["quarrels"]
+    if p in ("a", "the") or adjective:
+        if n in ("over", "about", "between", "with", "erupted", "broke"):
+            return "quarrel"
+        if n in HAVE and set(around.right[1:2]) & {"broken", "erupted"}:
+            return "quarrel"
+    have = set(around.left[-4:]) & HAVE and "a" in around.left[-3:]
+    seats = n in words("of house houses home seat seats boat")
+    return "quarrel" if have and (adjective or p == "a") and not seats else "line"
 
 
 RULES: dict[str, Callable[[Around], str]] = {

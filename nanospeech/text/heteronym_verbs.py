@@ -22,6 +22,7 @@ from .context import (
     Around,
     after_to,
     is_noun,
+    is_past,
     is_plural,
     is_verb,
     near,
@@ -111,6 +112,9 @@ def lead(around: Around) -> str:
         return "metal"
     if p in DETERMINERS and around.next == "of":  # "a lead of ten points"
         return "guide"
+    held = words("contain contains contained containing")
+    if p in ("no", "any", "some") and around.left[-2:-1] and around.left[-2] in held:
+        return "metal"
     if p in words("for with of from contain contains containing contained"):
         ends = not around.next or around.next in PREPOSITIONS | BE | MODALS | {"and", "or", "but"}
         return "metal" if ends or near(around, CUES["metals"], 6) else "guide"
@@ -137,6 +141,8 @@ def live(around: Around) -> str:
         return "now"
     if set(around.left[-4:]) & CUES["performed"] and not is_plural(around.previous):
         return "now"
+    if is_past(around.previous) and is_plural(around.next):  # "they cooked live lobsters"
+        return "now"
     return "verb"
 
 
@@ -150,6 +156,8 @@ def lives(around: Around) -> str:
         return "life"
     if p in ("and", "or"):
         return "verb" if around.next in PREPOSITIONS else "life"
+    if set(around.left[-4:-1]) & set(words("lead leads led leading live lived living")):
+        return "life"  # "they led quiet lives"
     adjective = p in ADJECTIVES or bool(ADJECTIVAL.search(p)) or p.endswith(("ing", "ed"))
     if not around.next:
         return "life" if adjective else "verb"
@@ -157,6 +165,8 @@ def lives(around: Around) -> str:
 
 
 def tear(around: Around) -> str:
+    if around.word.lower() == "tears" and around.previous == "to":  # "moved to tears"
+        return "eye"
     torn = set(words("up down apart off into through open out away along holes pages it them"))
     if is_verb(around) or around.next in torn or around.next in POSSESSIVES:
         return "rip"
@@ -192,8 +202,14 @@ def wound(around: Around) -> str:
     if around.previous in ("he", "she", "it"):
         return "turned"
     noun = noun or around.previous in words("bullet flesh gunshot head knife stab war")
+    coiled = set(words("way clock watch rope wool yarn string thread"))
+    if coiled & set(around.right[:4]) and not noun:
+        return "turned"
     if around.next in POSSESSIVES | {"a", "an"} and around.left and not noun:
         return "hurt" if is_verb(around) else "turned"  # "the nurse wound a bandage"
+    coiled = set(around.right[:4]) & set(
+        words("way clock watch rope wool yarn string thread bandage")
+    )
     return "turned" if around.next in turned and not noun else "hurt"
 
 
@@ -217,7 +233,8 @@ def bow(around: Around) -> str:
         words("take took takes taking deep final last polite slight low")
     ):
         return "bend"
-    if around.word.lower() == "bows" and around.left and not is_noun(around):
+    be = bool(around.prior) and around.prior[-1] in BE | HAVE  # "there were bows"
+    if around.word.lower() == "bows" and around.left and not is_noun(around) and not be:
         tied = near(around, "ribbons ribbon arrows arrow tied hair with")
         return "knot" if tied else "bend"
     return "knot"

@@ -178,6 +178,8 @@ COMPOUNDS = {word: frozenset(words(others)) for word, others in {
 }.items()}  # fmt: skip
 # words that make a compound with one of them behind
 COMPOUNDS_BEFORE = {word: frozenset(words(others)) for word, others in {
+    "console": "game games gaming video center centre developer browser admin web management",
+    "consoles": "game games gaming video",
     "graduates": "school schools college university law business medical engineering academy",
     "records": "court police phone school bank tax property hospital health world album vinyl",
 }.items()}  # fmt: skip
@@ -189,12 +191,13 @@ CUES = {name: frozenset(words(cues)) for name, cues in {
     "shows": "show shows music performance performances broadcast audience audiences concert"
     " television tv coverage stream animals animal band bands event events ammunition bait wire"
     " wires video album recording recordings sports theater updates birth chat feed jazz interview"
-    " rounds update action demo game games track version crowd",
+    " rounds update action demo game games track version crowd comedy lobster lobsters crabs"
+    " chickens",
     "performed": "broadcast perform performed performing air aired streamed streaming went goes"
     " going go reported reporting recorded played play playing sing sang watch watched shown"
     " carried televised tune coming came see seen saw appear appeared speak spoke watching watches"
     " recording records streams streaming airs plays playing performs singing hear heard catch"
-    " caught broadcasts broadcasting",
+    " caught broadcasts broadcasting join joins joined joining",
     "saved": "lose loses lost save saves saved saving claim claimed claims cost costs change"
     " changed ruined risk risked risking own living lived spend spent million thousand hundred"
     " dozen human private everyday two three nine improve improved touched taking enrich double of"
@@ -215,6 +218,11 @@ CUES = {name: frozenset(words(cues)) for name, cues in {
     "tiny": "detail details amount amounts quantities quantity particle particles difference"
     " differences traces trace changes fragments creatures organisms crystals cracks inspection"
     " examination scale print crack hole holes grains proportion proportions variations",
+    "schools": "school schools student students program programs degree degrees studies",
+    "people": "father mother man woman parents relatives aunt uncle gentleman lady couple wife"
+    " husband son daughter sister brother child",
+    "quarrels": "bitter diplomatic political terrible huge blazing massive heated furious big"
+    " almighty public violent fierce fresh",
     "moods": "happy calm quiet warm safe healthy peaceful relaxed satisfied full comfortable"
     " well serene cheerful glad rested fed",
     "persistence": "determination persistence pursuit resistance effort devotion refusal defense"
