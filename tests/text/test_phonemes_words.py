@@ -63,6 +63,7 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("couldve", "K UH1 D AH0 V"),
     ("keychain", "K IY1 CH EY2 N"),
     ("zookeepers", "Z UW1 K IY2 P ER0 Z"),
+    ("manoeuvred", "M AH0 N UW1 V ER0 D"),
     ("kanye's", "K AA1 N Y EY2 Z"),
     ("UNHCR", "Y UW1 EH1 N EY1 CH S IY1 AA1 R"),
     ("VoIP", "V OY1 P"),

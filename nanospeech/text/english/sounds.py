@@ -52,12 +52,12 @@ infrastructure: IH1 N F R AH0 S T R AH2 K CH ER0; insecure: IH2 N S IH0 K Y UH1 
 intrigued: IH0 N T R IY1 G D; kazan: K AH0 Z AA1 N; knesset: K AH0 N EH1 S AH0 T;
 leant: L EH1 N T; legit: L AH0 JH IH1 T; lesotho: L AH0 S UW1 T UW0; lingerie: L AA2 N ZH ER0 EY1;
 lobotomy: L AH0 B AA1 T AH0 M IY0; loci: L OW1 S AY2; loire: L W AA1 R; lourdes: L UH1 R D;
-maeve: M EY1 V; mandala: M AH1 N D AH0 L AH0; marseilles: M AA0 R S EY1; meringue: M ER0 AE1 NG;
-merlot: M ER0 L OW1; misogynist: M AH0 S AA1 JH AH0 N IH0 S T;
-misogynists: M AH0 S AA1 JH AH0 N IH0 S T S; misogyny: M AH0 S AA1 JH AH0 N IY0;
-mitre: M AY1 T ER0; moines: M OY1 N; mosul: M OW1 S UH0 L; nantes: N AA1 N T;
-neuronal: N UH1 R AH0 N AH0 L; neuropathy: N UH0 R AA1 P AH0 TH IY0; niamh: N IY1 V;
-nightshade: N AY1 T SH EY2 D; noir: N W AA1 R; oaxaca: W AH0 HH AA1 K AH0;
+maeve: M EY1 V; mandala: M AH1 N D AH0 L AH0; manoeuvre: M AH0 N UW1 V ER0;
+marseilles: M AA0 R S EY1; meringue: M ER0 AE1 NG; merlot: M ER0 L OW1;
+misogynist: M AH0 S AA1 JH AH0 N IH0 S T; misogynists: M AH0 S AA1 JH AH0 N IH0 S T S;
+misogyny: M AH0 S AA1 JH AH0 N IY0; mitre: M AY1 T ER0; moines: M OY1 N; mosul: M OW1 S UH0 L;
+nantes: N AA1 N T; neuronal: N UH1 R AH0 N AH0 L; neuropathy: N UH0 R AA1 P AH0 TH IY0;
+niamh: N IY1 V; nightshade: N AY1 T SH EY2 D; noir: N W AA1 R; oaxaca: W AH0 HH AA1 K AH0;
 ocular: AA1 K Y AH0 L ER0; outshine: AW2 T SH AY1 N; paella: P AY0 EH1 L AH0;
 paparazzi: P AA2 P ER0 AA1 T S IY0; paraplegic: P EH2 R AH0 P L IY1 JH IH0 K;
 phenomenology: F AH0 N AA2 M AH0 N AA1 L AH0 JH IY0; pinot: P IY1 N OW0;
