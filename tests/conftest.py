@@ -50,12 +50,11 @@ gc.disable()
 
 if importlib.util.find_spec("torch"):
     import torch
-    from torch.utils.data._utils import worker
+    from torch.utils.data import _utils
 
     torch.set_num_threads(1)
-    # seconds in which a loader's worker notices that it is to end, where garbage collection took
-    # its queue away
-    worker.MP_STATUS_CHECK_INTERVAL = 0.3
+    # seconds that a loader waits for a worker which garbage collection has left without its queue
+    _utils.MP_STATUS_CHECK_INTERVAL = 1.0
 
 # the files that take longest, longest first: with few processes none is left for the end
 LONGEST = (
