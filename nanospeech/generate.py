@@ -101,8 +101,8 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, Duration | No
     Raises:
         InputError: flags that are out of range or exclude each other.
     """
+    from nanospeech.release.prompt import check_reference
     from nanospeech.release.user_lexicon import open_lexicon
-    from nanospeech.release.voices import check_reference
     from nanospeech.speech.speaker import DURATIONS
 
     options = SampleOptions(**{name: getattr(args, name) for name in FLAGS})

@@ -38,8 +38,8 @@ from nanospeech.locks import alone
 from nanospeech.machine import THREADS, cores
 from nanospeech.measure import metrics
 from nanospeech.release.folder import load_config, resolve
+from nanospeech.release.prompt import check_reference
 from nanospeech.release.tensors import digest
-from nanospeech.release.voices import check_reference
 from nanospeech.sample_flags import add_sampling, integers
 from nanospeech.speech.speaker import DURATIONS, check_speech
 from nanospeech.text.languages import spoken_code

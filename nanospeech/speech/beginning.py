@@ -13,7 +13,7 @@ import numpy as np
 
 from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 
 from . import chunks
 from .chunks import Chunk

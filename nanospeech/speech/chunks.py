@@ -18,7 +18,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.postfilter import postfilter
 from nanospeech.config import SampleOptions
 from nanospeech.engine.sampling import noise
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 from nanospeech.text.tokenizer import pad_tokens
 from nanospeech.text.written import Written
 

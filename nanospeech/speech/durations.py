@@ -13,7 +13,7 @@ from nanospeech.arguments import number
 from nanospeech.config import ModelConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.f5_reference import f5_frames
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 from nanospeech.text.sentences import byte_length
 from nanospeech.text.tags import has_tag
 from nanospeech.text.tokenizer import pad_tokens

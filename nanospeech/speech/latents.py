@@ -16,7 +16,7 @@ import numpy as np
 from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.engine.echo_sampling import end_of
 from nanospeech.engine.sampling import noise
-from nanospeech.release.voices import Prompt, levelled, make_prompt, pace_of
+from nanospeech.release.prompt import Prompt, levelled, make_prompt, pace_of
 from nanospeech.text.sentences import byte_length
 from nanospeech.text.tokenizer import pad_tokens
 

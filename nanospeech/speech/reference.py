@@ -24,8 +24,8 @@ from nanospeech.audio.recording import (
     rumble,
 )
 from nanospeech.errors import InputError
+from nanospeech.release.prompt import BYTES_PER_SECOND
 from nanospeech.release.voice_facts import NARROW
-from nanospeech.release.voices import BYTES_PER_SECOND
 from nanospeech.text.sentences import byte_length, check_unicode, is_speakable
 from nanospeech.text.written import UNSPACED
 

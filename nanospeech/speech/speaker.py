@@ -21,15 +21,9 @@ from nanospeech.audio.loudness import Leveller
 from nanospeech.config import BatchLimits, SampleOptions
 from nanospeech.errors import InputError, VoiceError
 from nanospeech.output import OutputOptions
+from nanospeech.release.prompt import MAX_REFERENCE, check_reference
 from nanospeech.release.user_lexicon import tokenizer_of
-from nanospeech.release.voices import (
-    MAX_REFERENCE,
-    VoiceSettings,
-    check_reference,
-    default_voice,
-    find_voice,
-    warn_of_strangers,
-)
+from nanospeech.release.voices import VoiceSettings, default_voice, find_voice, warn_of_strangers
 from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
 from nanospeech.text.pauses import pause_after

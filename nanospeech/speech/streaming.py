@@ -12,7 +12,7 @@ import numpy as np
 
 from nanospeech.config import VocoderConfig
 from nanospeech.engine.codec_streaming import decode_pieces
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 from nanospeech.text.language import Language
 from nanospeech.text.sentences import PARAGRAPH, byte_length, pack, split_clauses, split_sentences
 

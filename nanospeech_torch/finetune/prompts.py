@@ -11,7 +11,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.config import ModelConfig
 from nanospeech.corpus.samples import Source, clean, words_beside
 from nanospeech.errors import DataError, InputError
-from nanospeech.release.voices import make_prompt
+from nanospeech.release.prompt import make_prompt
 from nanospeech.text.tokenizer import WORDS, Tokenizer
 
 from .recordings import Recording, utf8

@@ -32,7 +32,7 @@ from nanospeech.corpus.written_out import written_out
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole_folder, write_json
 from nanospeech.prepare.shards import ShardWriter
-from nanospeech.release.voices import BYTES_PER_SECOND
+from nanospeech.release.prompt import BYTES_PER_SECOND
 from nanospeech.text.sentences import byte_length, fit, prepare
 from nanospeech.text.tags import unknown_tags as tags_of
 from nanospeech.text.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import band_edges, log_mel
 from nanospeech.audio.narrow import REACH, SpeechMels, lacking, widened
 from nanospeech.config import AudioConfig, ModelConfig
-from nanospeech.release.voices import make_prompt
+from nanospeech.release.prompt import make_prompt
 from nanospeech.speech.latents import any_prompt
 from nanospeech.text.tokenizer import Tokenizer
 

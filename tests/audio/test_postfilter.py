@@ -10,7 +10,7 @@ import pytest
 from nanospeech.audio.postfilter import postfilter
 from nanospeech.config import PostfilterConfig, SampleOptions
 from nanospeech.errors import InputError
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 from nanospeech.speech.chunks import Chunk, sample
 
 

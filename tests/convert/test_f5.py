@@ -18,7 +18,7 @@ from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.generate import main as speak
 from nanospeech.load import load_engine
-from nanospeech.release.voices import make_prompt
+from nanospeech.release.prompt import make_prompt
 from nanospeech.text.tokenizer import Tokenizer
 from tests.conftest import tone
 

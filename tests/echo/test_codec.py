@@ -26,7 +26,7 @@ from nanospeech.engine.worker import Worker
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.latent_architectures import CodecConfig
 from nanospeech.load import load_engine
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 from nanospeech.speech.streaming import vocode_chunk
 
 from . import tiny

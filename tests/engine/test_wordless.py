@@ -8,7 +8,7 @@ import pytest
 from nanospeech.config import DiTConfig, ModelConfig, SampleOptions
 from nanospeech.engine.sampling import noise
 from nanospeech.errors import InputError
-from nanospeech.release.voices import USUAL_PACE
+from nanospeech.release.prompt import USUAL_PACE
 from nanospeech.speech.speaker import Speaker
 from tests.echo import tiny
 from tests.engine.items import Items, alone

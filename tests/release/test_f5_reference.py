@@ -17,7 +17,7 @@ from nanospeech.release.f5_reference import (
     first_part,
     without_edges,
 )
-from nanospeech.release.voices import make_prompt
+from nanospeech.release.prompt import make_prompt
 from nanospeech.text.tokenizer import Tokenizer
 from tests.conftest import tone
 

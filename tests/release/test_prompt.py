@@ -7,7 +7,7 @@ import pytest
 
 from nanospeech.config import DiTConfig, ModelConfig
 from nanospeech.errors import InputError
-from nanospeech.release.voices import Prompt, make_prompt
+from nanospeech.release.prompt import Prompt, make_prompt
 from nanospeech.text.tokenizer import Tokenizer
 from tests.conftest import tone
 

@@ -16,8 +16,8 @@ from nanospeech.audio.mp3 import coded, encode
 from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import decode
+from nanospeech.release.prompt import make_prompt
 from nanospeech.release.user_voices import save_voice
-from nanospeech.release.voices import make_prompt
 from nanospeech.text.tokenizer import Tokenizer
 from tests.conftest import TONE_TEXT
 

@@ -11,7 +11,7 @@ import pytest
 from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.audio.loudness import Leveller
 from nanospeech.errors import InputError
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 from nanospeech.speech.beginning import SECONDS, First, choose_first, last_words
 from nanospeech.speech.pauses import sounds
 from tests.speech.test_speaker import EchoEngine

@@ -17,8 +17,9 @@ from nanospeech.config import DurationConfig, ModelConfig, SampleOptions
 from nanospeech.engine.upsampling import PACE, total_seconds
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.generate import main as generate
+from nanospeech.release.prompt import make_prompt
 from nanospeech.release.user_voices import save_voice
-from nanospeech.release.voices import find_voice, make_prompt
+from nanospeech.release.voices import find_voice
 from nanospeech.speech.durations import SLOW_START
 from tests.conftest import needs, tone
 

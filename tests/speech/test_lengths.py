@@ -11,7 +11,8 @@ import pytest
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
 from nanospeech.output import OutputOptions
-from nanospeech.release.voices import Prompt, VoiceSettings
+from nanospeech.release.prompt import Prompt
+from nanospeech.release.voices import VoiceSettings
 from nanospeech.speech.durations import estimate_seconds, frames, new_frames
 from nanospeech.speech.making import make_chunks
 from nanospeech.text.markup import read_markup

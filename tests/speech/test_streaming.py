@@ -13,7 +13,7 @@ from nanospeech import InputError, SampleOptions, Speaker, load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.config import VocoderConfig
 from nanospeech.output import OutputOptions
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 from nanospeech.speech import chunks as speech
 from nanospeech.speech import script, streaming
 from nanospeech.speech.chunks import CROSS_FADE

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nanospeech.release.voices import Prompt
+from nanospeech.release.prompt import Prompt
 from nanospeech.speech.chunks import Chunk, Utterance
 
 
