@@ -47,7 +47,7 @@ def cues(words: Sequence[Word], by_word: bool = False) -> list[Cue]:
     shown = [word for word in words if word.text.strip("#") or word.end > word.start]
     words = [part for word in shown for part in _parts(word)]
     if by_word:
-        runs = _runs(words, [i for i, w in enumerate(words) if i and w.end > w.start])
+        runs = [[word] for word in words]
     else:
         runs = [part for run in _heard(sentences(words)) for part in _fitting(run)]
     found = [Cue(run[0].start, run[-1].end, _lines(run) or (_text(run),)) for run in _heard(runs)]
@@ -114,7 +114,7 @@ def _is_spaced(word: Word, following: Word) -> bool:
 
 def _fitting(words: list[Word]) -> list[list[Word]]:
     """A sentence in runs that fit into a cue, cut near the middle, rather after a clause."""
-    if len(words) == 1 or _lines(words):
+    if _lines(words):
         return [words]
     cut = min(_cuts(words))[1]
     return _fitting(words[:cut]) + _fitting(words[cut:])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mutate: mutation testing of training: one fault at a time, which a test should catch.
+"""Mutate: mutation testing of training and speech: one fault at a time, which a test should catch.
 
 The faults are those of cosmic-ray's operators that change a meaning rather than break a line, and
 statements left out. Torch and the like are imported once; each mutant is a fork that imports this
@@ -91,6 +91,7 @@ MODULES = {
     "guards": (f"{TRAIN}/optim/guards.py", STEPS),
     "mup": (f"{TRAIN}/optim/mup.py", STEPS),
     "sampling": ("nanospeech/engine/sampling.py", ["tests/engine/test_sampling.py"]),
+    "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long
 SLOW = (

@@ -56,7 +56,12 @@ def test_cues_of_any_words_hold_them_all_in_bounds_and_in_order(seed):
 
 
 def test_lines_are_as_full_as_can_be_and_have_the_spaces_of_the_text_alone():
-    assert [cue.lines for cue in cues(spoken("x" * 2 * LINE))] == [("x" * LINE, "x" * LINE)]
+    assert [cue.lines for cue in cues(spoken("x" * 84))] == [("x" * 42, "x" * 42)]
+    assert [cue.lines for cue in cues(spoken("x" * 20 + " " + "x" * 21))] == [
+        ("x" * 20 + " " + "x" * 21,)
+    ]
+    long = [Word("x" * 50, 0, 1, 0, 0), Word("好", 1, 1.2, 0, 50)]
+    assert [cue.lines for cue in cues(long)] == [("x" * 42, "x" * 8 + "好")]
     words = [Word("你", 0, 0.2, 0, 0), Word("好", 0.2, 0.4, 0, 1), Word("吗", 0.5, 0.7, 0, 3)]
     assert [cue.lines for cue in cues(words)] == [("你好 吗",)]
 
@@ -65,6 +70,9 @@ def test_a_line_rather_ends_after_a_clause_than_in_the_middle():
     said = "One two three four five, six seven eight nine ten eleven twelve"
     assert cues(spoken(said))[0].lines[0] == "One two three four five,"
     assert cues(spoken(said.replace(",", "")))[0].lines[0] == "One two three four five six seven"
+    said = "One two three four five six seven eight no, ten eleven twelve or more"
+    first, _ = cues(spoken(said))[0].lines  # up to the comma it would have 43 characters
+    assert first == "One two three four five six seven"
 
 
 def test_a_cue_for_each_word_takes_marks_along():
@@ -96,6 +104,9 @@ def test_a_heading_without_a_mark_is_a_cue_of_its_own():
     assert [cue.lines for cue in cues(words)] == [("Chapter One",), ("It rained.",)]
     # a sentence that was spoken in two chunks has no gap there
     words[2:] = [Word("it", 1.2, 1.4, 1, 13), Word("rained.", 1.4, 1.9, 1, 16)]
+    assert [cue.lines for cue in cues(words)] == [("Chapter One it rained.",)]
+    # nor is a pause within a chunk one
+    words[2:] = [Word("it", 1.9, 2.1, 0, 13), Word("rained.", 2.1, 2.6, 0, 16)]
     assert [cue.lines for cue in cues(words)] == [("Chapter One it rained.",)]
 
 
@@ -139,6 +150,9 @@ def test_json_has_words_and_cues():
         "text": "Hello", "start": 0.5, "end": 0.8, "chunk": 0, "place": 0,
     }  # fmt: skip
     assert found["cues"] == [{"start": 0.5, "end": 1.14, "lines": ["Hello — you."]}]
+    (word,) = json.loads(subtitles([Word("é", 1 / 3, 2 / 3, 0, 0)], "json"))["words"]
+    assert (word["start"], word["end"]) == (0.333, 0.667)
+    assert '"é"' in subtitles([Word("é", 0.0, 0.5, 0, 0)], "json")
     assert subtitles([], "srt") == "\n" and subtitles([], "vtt") == "WEBVTT\n"
 
 
@@ -154,8 +168,11 @@ def test_what_a_link_leads_to_is_written(tmp_path):
 
 
 def test_what_cannot_be_written_is_said(tmp_path):
-    with pytest.raises(InputError, match=r"\.srt, \.vtt, \.json"):
-        write_subtitles(tmp_path / "a.txt", spoken("Hi."))
+    for write in (check_subtitles, lambda path: write_subtitles(path, spoken("Hi."))):
+        with pytest.raises(InputError, match=r"\.srt, \.vtt, \.json"):
+            write(tmp_path / "a.txt")
+        with pytest.raises(InputError, match=r"cannot write .*: (there is no|No such)"):
+            write(tmp_path / "no" / "a.srt")
     with pytest.raises(InputError, match="aligner"):
         write_subtitles(tmp_path / "a.srt", None)
     assert not list(tmp_path.iterdir())
