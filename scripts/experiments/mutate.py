@@ -91,12 +91,13 @@ MODULES = {
     "guards": (f"{TRAIN}/optim/guards.py", STEPS),
     "mup": (f"{TRAIN}/optim/mup.py", STEPS),
     "sampling": ("nanospeech/engine/sampling.py", ["tests/engine/test_sampling.py"]),
+    "joining": ("nanospeech/book/joining.py", ["tests/book/test_book.py"]),
     "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long
 SLOW = (
     "sharded or workers or two_processes or every_kind or sweep or every_width or wider or "
-    "learns_sounds"
+    "learns_sounds or ctrl_c or two_runs"
 )
 # imported before forking: what is not of this project and takes long
 PRELOAD = (

@@ -364,8 +364,9 @@ def test_a_pause_is_kept_at_either_end_of_a_chapter(tmp_path, asked, silent):
     work = Work(tmp_path / "w", RATE)
     work.save("a", np.concatenate([tone(0.5), np.zeros(RATE // 4, np.float32)]))
     chapter = lay_out(
-        ["a", "a"], ["sentence", passage.after], work, OutputOptions(), 2.0, passage.before
+        ["a"] * 3, ["sentence", "", passage.after], work, OutputOptions(), 2.0, passage.before
     )
+    assert chapter.placed[0].low == 0  # it begins with its sound
     loud = np.flatnonzero(np.abs(np.concatenate(list(chapter_waves(chapter, work)))) > 1e-3)
     ends = loud[0] / RATE, (chapter.samples - loud[-1]) / RATE
     kept = chapter.placed[0].high / RATE - 0.5  # of the silence that the passage ends in
@@ -380,6 +381,11 @@ def test_words_are_heard_in_the_chapter_where_they_are_said_to_be(tmp_path):
     work.save("a", np.concatenate([rest, tone(0.5), rest]), words=rows)
     chapter = lay_out(["a"] * 3, ["paragraph"] * 3, work, OutputOptions(), 1.0)
     wave = np.concatenate(list(chapter_waves(chapter, work)))
+    first, second, last = chapter.placed
+    start, stop = (work.facts("a")[name] for name in ("start", "stop"))
+    assert (first.start, first.low, first.high) == (12_000, start - 1200, stop + 2880)
+    assert second.start + start - second.low - (first.start + stop - first.low) == 19_200
+    assert chapter.samples == last.start + last.high - last.low + 36_000
     words = heard_words([Chapter((), 10 * RATE), chapter], work)
     assert [w.text for w in words] == ["Hi,", "you."] * 3
     assert [w.chunk for w in words] == [0, 0, 1, 1, 2, 2]
@@ -388,6 +394,16 @@ def test_words_are_heard_in_the_chapter_where_they_are_said_to_be(tmp_path):
     for word in words[::2]:
         at = round((word.start - 10) * RATE)
         assert audio.rms(wave[at - 480 : at]) < 1e-4 < 0.01 < audio.rms(wave[at : at + 4800])
+
+
+def test_a_passage_that_is_cut_within_a_sound_does_not_click(tmp_path):
+    work = Work(tmp_path / "w", RATE)
+    work.save("a", np.full(3000, 0.5, np.float32))
+    chapter = Chapter((Placed("a", 100, 500, 2500),), 3000)
+    wave = np.concatenate(list(chapter_waves(chapter, work)))
+    assert not wave[:100].any() and not wave[2100:].any()
+    assert np.allclose(wave[220:1980], 0.5, atol=1e-4)  # but for 5 ms
+    assert max(wave[100], wave[2099]) < 0.01 < 0.2 < min(wave[160], wave[2039]) < 0.3
 
 
 def test_memory_does_not_grow_with_the_book(tmp_path):
