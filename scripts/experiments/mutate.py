@@ -59,6 +59,8 @@ ECHO = [f"tests/train/test_{n}.py" for n in ("echo", "text_reader")]
 LATENTS = [f"tests/train/test_{n}.py" for n in ("latents", "echo")]
 STREAMS = [*ORDER, *(f"tests/train/test_{n}.py" for n in ("batches", "data_places"))]
 SEGMENTS = [f"tests/train/test_{n}.py" for n in ("segments", "golden_vocoder")]
+MARKUP = "tests/text/test_markup.py"
+WORDS = [f"tests/speech/test_{n}.py" for n in ("words", "marked")]
 TRAIN = "nanospeech_torch/train"
 # a module and the quick tests that are to catch its faults
 MODULES = {
@@ -92,6 +94,8 @@ MODULES = {
     "mup": (f"{TRAIN}/optim/mup.py", STEPS),
     "sampling": ("nanospeech/engine/sampling.py", ["tests/engine/test_sampling.py"]),
     "joining": ("nanospeech/book/joining.py", ["tests/book/test_book.py"]),
+    "markup": ("nanospeech/text/markup.py", [MARKUP, *WORDS]),
+    "ssml": ("nanospeech/text/ssml.py", [MARKUP]),
     "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long

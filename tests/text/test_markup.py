@@ -6,7 +6,7 @@ import pytest
 
 from nanospeech import InputError
 from nanospeech.text import markup
-from nanospeech.text.markup import Marked, Style, read_markup
+from nanospeech.text.markup import Marked, Style, read_markup, without_markup
 from nanospeech.text.ssml import read_ssml
 
 
@@ -91,7 +91,22 @@ def test_what_only_begins_like_markup_is_text_in_texts_by_others(text):
     for wrong in ("[pause 5]", "[say: a | QQ]", "[voice:]a[/voice]", "[slow]a", "a[/fast]"):
         with pytest.raises(InputError):
             read_markup(wrong, lenient=True)
-    assert read_markup("a[pause 1s] b", lenient=True).spans[0].after == 1.0
+    assert read_markup("[pause] a[pause 1s] b", lenient=True).spans[0].after == 1.0
+
+
+def test_a_line_is_shown_without_its_markup():
+    assert without_markup("# [slow]One[/slow] [pause for effect][pause 1s] ") == (
+        "# One [pause for effect]"
+    )
+    assert without_markup("[slow]One ") == "[slow]One "
+
+
+def test_names_of_voices_are_checked_and_given_as_they_are_found():
+    checked: list[str] = []
+    text = "[voice: a]x [slow][voice: b]y[/voice] [/slow][/voice]z"
+    found = read_markup(text, check=checked.append).with_voices(str.upper)
+    assert [*dict.fromkeys(checked)] == ["a", "b"]
+    assert [span.style.voice for span in found.spans] == ["A", "B", None]
 
 
 @pytest.mark.parametrize(
@@ -103,10 +118,12 @@ def test_what_only_begins_like_markup_is_text_in_texts_by_others(text):
         ("[slow]a[/slow] “[fast]b[/fast]” (", ["a ", "“b” ("]),
         ("[slow]a[/slow].5 [slow]b[/slow] , c", ["a", ".5 ", "b ", ", c"]),
         ('"[slow]a[/slow]"', ['"a"']),
+        ("[slow]ab [/slow], c", ["ab ", ", c"]),
     ],
 )  # fmt: skip
-def test_marks_stay_with_the_word_that_they_stand_at(text, wanted):
-    found = read_markup(text)
+@pytest.mark.parametrize("lenient", [False, True])
+def test_marks_stay_with_the_word_that_they_stand_at(text, wanted, lenient):
+    found = read_markup(text, lenient)
     assert [s.written.text for s in found.spans] == wanted
     assert "".join(s.written.text for s in found.spans) == found.text
     for span in found.spans:
@@ -137,6 +154,7 @@ def test_pauses_at_one_place_add_up_and_go_before_those_of_paragraphs(inner, aft
 @pytest.mark.parametrize(("name", "rates"), [("slow", [0.8, 0.64, 0.512, 0.5, 0.5]),
                                              ("fast", [1.25, 1.5625, 1.953125, 2, 2])])  # fmt: skip
 def test_speeds_within_each_other_multiply_to_half_and_to_double(name, rates):
+    assert read_markup(f"[{name}]" * 32 + "a" + f"[/{name}]" * 32).text == "a"
     found = read_markup(f"[{name}]a " * 5 + f"[/{name}]" * 5)
     assert [span.style.rate for span in found.spans] == pytest.approx(rates)
 
@@ -163,8 +181,14 @@ def test_other_brackets_are_text(text):
         ("Hi [slow]there", r"\[slow\] at line 1, column 4 is not closed; add \[/slow\]"),
         ("Hi [slow]a[fast]b[/slow]", r"\[/slow\] at line 1, column 18: close \[fast\] first"),
         ("Hi [/voice]", r"there is no \[voice\] before it"),
+        ("[slow]a[/fast]", r"close \[slow\] first"),
+        ("[slow]a [fast]b", r"\[fast\] at line 1, column 9 is not closed"),
+        ("[slow down]a[/slow]", r"write \[slow\]"),
+        ("\n[pause x]", "line 2, column 1: 'x' is no time"),
+        ("[say: ... | AH0]", "'...' is no word that sounds could be for"),
+        ("Hi a[say: do | D UW1]", "'do' is one word with what stands before it"),
         ("[slow] [/slow]", "there is no text"),
-        ("[slow]" * 40 + "a", "at most so many"),
+        ("[slow]" * 33 + "a" + "[/slow]" * 33, "at most so many"),
     ],
 )
 def test_wrong_markup_is_named_with_its_place(text, why):
@@ -224,10 +248,12 @@ def test_ssml_is_the_same_markup():
         ("<speak>a</speak>", "wrong place"),
         ("<p>a", "not well-formed SSML at line 1"),
         ("&bomb;", "not well-formed|entity"),
-        ("<p>" * 40 + "a" + "</p>" * 40, "at most so many"),
+        ("<p>" * 33 + "a" + "</p>" * 33, "at most so many"),
+        ('<say-as interpret-as="date"> </say-as>', "<say-as> has no text"),
     ],
 )
 def test_wrong_ssml_is_named_with_its_place(inner, why):
+    assert read_ssml(f"<speak>{'<p>' * 32}a{'</p>' * 32}</speak>").text == "a"
     with pytest.raises(InputError, match=why):
         read_ssml(f"<speak>{inner}</speak>")
 
@@ -237,6 +263,11 @@ def test_wrong_ssml_is_named_with_its_place(inner, why):
     [
         ('<prosody rate="+20%">a</prosody>', "a", 1.2),
         ('<prosody rate="-50%">a</prosody>', "a", 0.5),
+        ('<prosody rate="200%">a</prosody>', "a", 2.0),
+        ('<prosody rate="0.75">a</prosody>', "a", 0.75),
+        ('<prosody rate="x-slow">a</prosody>', "a", 0.65),
+        ('<say-as interpret-as="date">1/2/2020</say-as>', "1/2/2020", 1.0),
+        ('<say-as interpret-as="time" format="hms12">9:30</say-as>', "9:30", 1.0),
         ('<say-as interpret-as="ordinal">23rd</say-as>', "twenty-third", 1.0),
         ('<say-as interpret-as="date" format="dmy">1/2/2020</say-as>', "2020-02-01", 1.0),
         ('<say-as interpret-as="date" format="mdy">1.2.2020</say-as>', "2020-01-02", 1.0),
@@ -248,15 +279,31 @@ def test_rates_may_be_changes_and_dates_have_an_order(inner, said, rate):
     assert (span.said.text, span.style.rate) == (said, pytest.approx(rate))
 
 
+def test_words_for_rates_and_strengths_are_in_order():
+    def read(element: str) -> Marked:
+        return read_ssml(f"<speak>a {element}</speak>")
+
+    names = ("x-slow", "slow", "medium", "fast", "x-fast")
+    rates = [read(f"<prosody rate='{name}'>b</prosody>").spans[1].style.rate for name in names]
+    assert rates == sorted({*rates}) and rates[1:4] == [0.8, 1, 1.25]  # as [slow] and [fast] are
+    assert read("<prosody rate='default'>b</prosody>").spans[-1].style.rate == 1
+    names = ("none", "x-weak", "weak", "medium", "strong", "x-strong")
+    pauses = [read(f"<break strength='{name}'/>").silence for name in names]
+    assert pauses == sorted({*pauses}) and pauses[0] == 0
+    assert read("<break/>").silence == pauses[3]
+
+
 @pytest.mark.parametrize(
     "inner",
     [
         '<say-as interpret-as="date" format="dmy">31/31/2020</say-as>',
         '<say-as interpret-as="date" format="dmy">1/2/20</say-as>',
         '<say-as interpret-as="date" format="dmy">May</say-as>',
-        '<say-as interpret-as="date" format="md">1/2</say-as>',
+        '<say-as interpret-as="date" format="md">1/2/2020</say-as>',
         '<say-as interpret-as="ordinal">x3rd</say-as>',
         '<prosody rate="-60%">a</prosody>',
+        '<prosody rate="+110%">a</prosody>',
+        '<prosody rate="quick">a</prosody>',
         '<prosody rate="+0.2">a</prosody>',
         "\ud800",
     ],
@@ -276,6 +323,14 @@ def test_a_paragraph_or_a_sentence_begins_where_its_element_does():
 def test_all_of_ssml_is_within_speak():
     with pytest.raises(InputError, match="<p> stands in the wrong place: <speak> is around all"):
         read_ssml("<p>Hi.</p>")
+    with pytest.raises(InputError, match="not well-formed SSML at line 1, column 11"):
+        read_ssml("<speak>Hi.")  # which was cut off
+
+
+def test_the_place_of_a_word_with_an_entity_is_that_of_its_first_letter():
+    text = '<speak>Hi <sub alias="research">R&amp;D</sub></speak>'
+    (span,) = read_ssml(text).spans
+    assert span.written.text == "Hi R&D" and span.written.starts[3] == text.index("R&")
 
 
 def test_lines_of_ssml_are_no_paragraphs():
