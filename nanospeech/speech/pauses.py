@@ -88,7 +88,7 @@ class Paced:
             inside = frame < span.stop or (frame == span.stop and not begins)
             if inside and span.kind == "sound":
                 share = (frame - span.start) / max(span.stop - span.start, 1)
-                return at + span.count * min(max(share, 0.0), 1.0)
+                return at + span.count * share
             if inside:
                 return at + span.count if begins else at
             at += span.count
@@ -166,7 +166,7 @@ def set_pauses(
     loud = float(np.percentile(level, LOUD))
     quiet = level < loud - QUIET
     edges = np.flatnonzero(~quiet)
-    begin, end = (int(edges[0]), int(edges[-1]) + 1) if len(edges) else (0, len(mel_NM))
+    begin, end = int(edges[0]), int(edges[-1]) + 1
 
     def frames(kind: str | float) -> int | None:
         if not isinstance(kind, str):
@@ -181,7 +181,7 @@ def set_pauses(
     stops = [begin]
     at, factor = begin, speed / model_speed(speed)
     for start, stop, wanted in _runs(ends, chunk, level, loud, frames):
-        if at <= start and begin < start and stop <= end:
+        if begin < start and stop <= end:
             parts += [
                 (_sped(at, start, factor), "sound"),
                 (_spread(start, stop, wanted, level, "between"), "between"),
@@ -235,7 +235,7 @@ def _runs(
         if (wanted := frames(mark.kind)) is None:
             continue
         low = min(max(0, int(ends[mark.start - 1]) - SLACK), len(level) - 1)
-        high = max(low + 1, int(ends[mark.stop - 1]) + SLACK)
+        high = int(ends[mark.stop - 1]) + SLACK
         start = stop = low + int(np.argmin(level[low:high]))
         least = max(loud - QUIET, min(level[start] + FLOOR, loud - SHALLOW))
         while level[start] < least and start > 0 and level[start - 1] < least:

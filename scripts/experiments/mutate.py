@@ -96,12 +96,13 @@ MODULES = {
     "joining": ("nanospeech/book/joining.py", ["tests/book/test_book.py"]),
     "markup": ("nanospeech/text/markup.py", [MARKUP, *WORDS]),
     "ssml": ("nanospeech/text/ssml.py", [MARKUP]),
+    "pauses": ("nanospeech/speech/pauses.py", ["tests/speech/test_pauses.py", *WORDS]),
     "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long
 SLOW = (
     "sharded or workers or two_processes or every_kind or sweep or every_width or wider or "
-    "learns_sounds or ctrl_c or two_runs"
+    "learns_sounds or ctrl_c or two_runs or real_speech or text_is_cut"
 )
 # imported before forking: what is not of this project and takes long
 PRELOAD = (

@@ -1,5 +1,7 @@
 """Pauses: as long as they should be in every voice, however the text was cut into chunks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,19 @@ from nanospeech.audio.limiter import true_peak
 from nanospeech.audio.loudness import loudness
 from nanospeech.measure.pauses import measure, silence_at
 from nanospeech.speech.chunks import CROSS_FADE, Chunk, Mark
-from nanospeech.speech.pauses import LEAD, Paced, Span, _spread, find_marks, levels, set_pauses
+from nanospeech.speech.pauses import (
+    LEAD,
+    TAIL,
+    Paced,
+    Span,
+    _at,
+    _sped,
+    _spread,
+    find_marks,
+    levels,
+    set_pauses,
+    sounds,
+)
 from nanospeech.text.headings import ending
 from nanospeech.text.pauses import pause_after, pauses_within
 from nanospeech.text.sentences import encode, pack, prepare
@@ -101,20 +115,41 @@ def test_marks_are_the_silent_tokens_between_words():
     said = ["".join(PHONEMES.vocab[t] for t in tokens[m.start : m.stop]) for m in marks]
     assert said == [' - "', '," ', ". ", ", "]
     assert [m.kind for m in marks] == ["clause", "clause", "sentence", "clause"]
-    raw = BYTES.encode("Hé, là. Oui")
-    assert [(m.start, m.stop) for m in find_marks("Hé, là. Oui", raw, 0, BYTES)] == [
-        (3, 5),
-        (8, 10),
-    ]
+    for line, places in (
+        ("Hé, là. Oui", [(3, 5), (8, 10)]),
+        ("Oui, ...", []),  # before no word
+    ):
+        found = find_marks(line, BYTES.encode(line), 0, BYTES)
+        assert [(m.start, m.stop) for m in found] == places
 
 
 def test_a_pause_that_a_tag_stands_for_is_as_long_as_the_tag_makes_it():
-    tokenizer = Tokenizer("chars", [*" no,.", "<pause>"])
-    for text, count in (("no. no", 1), ("no. <pause> no", 0), ("no, no <pause> no", 1)):
+    tokenizer = Tokenizer("chars", [*" no,.—", "<pause>"])
+    for text, count in (
+        ("no. no", 1),
+        ("no. <pause> no", 0),
+        ("no <pause>. no", 0),
+        ("n, no", 1),
+        ("— no, no", 1),  # the first stands before no word
+        ("no, no <pause> no", 1),
+    ):
         assert len(find_marks(text, encode(text, tokenizer), 0, tokenizer)) == count
+    poor = Tokenizer("chars", ["n", "o"])  # nothing is silent between these words
+    assert find_marks("no, no", poor.encode("no, no"), 0, poor) == ()
+
+
+def test_letters_and_digits_sound():
+    assert [n for n in range(256) if sounds(n, BYTES)] == [
+        *(n for n in range(128) if chr(n).isascii() and chr(n).isalnum()), *range(128, 256)
+    ]  # fmt: skip
 
 
 # mels
+
+
+def test_levels_are_in_decibels():
+    mel = np.repeat([[0.0], [1.0]], 100, axis=1)  # a neper is 8.686 dB, a hundred of them 20
+    assert levels(mel) == pytest.approx([20, 28.686], abs=1e-3)
 
 
 class AlignedEngine(EchoEngine):
@@ -161,7 +196,7 @@ def test_silences_get_the_length_that_is_wanted():
         # with the lead of the chunk behind it, but for the cross-fade and a frame without samples
         joint = tail + lead - round(CROSS_FADE / FRAME) - 1
         assert joint == round(0.8 / speed / FRAME)
-        assert len(paced.mel) - tail < paced.last <= len(paced.mel) - tail + 12
+        assert paced.last == len(paced.mel) - tail + round(TAIL / FRAME)
     off = OutputOptions(pause_clause=None, pause_sentence=None, pause_paragraph=None)
     assert spans(set_pauses(AlignedEngine(), mel, chunk(marks, "paragraph"), off, True).mel)[
         1:
@@ -177,11 +212,53 @@ def test_sounds_stay_as_they_are_and_noise_is_lowered():
     behind = start + 78 + wanted
     assert np.array_equal(paced.mel[behind : behind + 270], mel[110:380])
     pause = paced.mel[start + 78 : behind].mean(1)
-    assert pause[0] == pytest.approx(-5) and pause[wanted // 2] == pytest.approx(-7)
+    assert pause[[0, 1, 2, wanted // 2]] == pytest.approx([-5, -6, -7, -7])
     # at the ends of a chunk it stays low, and rises to its sounds
     lead, tail = paced.mel[:start].mean(1), paced.mel[behind + 270 :].mean(1)
     for edge in (lead, tail[::-1]):
         assert edge[[0, -1]] == pytest.approx([-7, -5])
+
+
+@pytest.mark.parametrize(
+    "first, before, wanted", [(True, 0.0, 2), (False, 0.0, 5), (True, 1.0, 94), (True, 0.01, 1)]
+)
+def test_a_beginning_is_no_longer_than_it_was_unless_it_is_asked_for(first, before, wanted):
+    begun = replace(chunk([]), before=before)
+    paced = set_pauses(AlignedEngine(), made([(0, 2)]), begun, OutputOptions(), first)
+    assert paced.spans[0] == Span(0, 2, wanted, "before") and paced.ends is None
+    other = set_pauses(EchoEngine(), made([(0, 2)]), begun, OutputOptions(), first)
+    assert other.spans == paced.spans and other.ends is None
+
+
+@pytest.mark.parametrize("mark", [8, 195])
+def test_a_mark_within_the_silence_around_a_chunk_makes_no_pause(mark):
+    mel = made([(0, 20), (380, 400)])
+    paced = set_pauses(AlignedEngine(), mel, chunk([(mark, "sentence")]), OutputOptions(), True)
+    assert [s.kind for s in paced.spans] == ["before", "sound", "after"]
+    assert [s.stop for s in paced.spans] == [20, 380, 400]
+
+
+def test_a_pause_of_a_noisy_voice_is_found():
+    for frames in ([(98, 110)], [(90, 98), (98, 110)]):
+        mel = made(frames, floor=-2.6)  # 23 dB below its speech
+        mel[90:98] += 1.0 * (len(frames) > 1)
+        paced = set_pauses(AlignedEngine(), mel, chunk([(50, "clause")]), OutputOptions(), True)
+        assert [(s.start, s.stop) for s in paced.spans if s.kind == "between"] == [(98, 110)]
+
+
+def test_a_mark_without_a_pause_does_not_cost_the_next_one_its_own():
+    marks, wanted = [(50, "clause"), (110, "sentence")], round(0.4 / FRAME)
+    for silences, clause in (([(196, 230)], 0.2), ([(98, 104), (196, 230)], None)):
+        output = OutputOptions(pause_clause=clause, pause_sentence=0.4)
+        paced = set_pauses(AlignedEngine(), made(silences), chunk(marks), output, True)
+        assert [s.count for s in paced.spans if s.kind == "between"] == [wanted]
+
+
+def test_the_shortest_pause_between_chunks_is_the_cross_fade():
+    output = OutputOptions(pause_sentence=0.0)
+    mel = made([(380, 400)])
+    paced = set_pauses(AlignedEngine(), mel, chunk([], "sentence"), output, True)
+    assert paced.spans[-1] == Span(380, 400, 1, "after")
 
 
 def test_a_clause_that_is_read_on_has_no_pause_and_a_sentence_always():
@@ -192,13 +269,22 @@ def test_a_clause_that_is_read_on_has_no_pause_and_a_sentence_always():
 
 
 def test_two_marks_in_one_silence_make_the_longer_pause():
-    mel = made([(0, 10), (98, 120), (390, 400)])
-    marks = [(50, "sentence"), (55, "clause")]
+    mel = made([(0, 10), (44, 54), (98, 120), (390, 400)])
+    marks = [(22, "clause"), (50, "sentence"), (55, "clause")]
     paced = set_pauses(AlignedEngine(), mel, chunk(marks), OutputOptions(), True)
-    assert spans(paced.mel)[1] == round(OutputOptions().pause_sentence / FRAME)
+    counts = [round(0.2 / FRAME), round(0.42 / FRAME)]
+    assert [s for s in paced.spans if s.kind == "between"] == [
+        Span(44, 54, counts[0], "between"),
+        Span(98, 120, counts[1], "between"),
+    ]
 
 
 def test_a_marks_silence_is_the_one_beside_it_though_others_are_deeper():
+    for start, stop in ((93, 97), (105, 109)):  # of which one is within four of the mark's two
+        paced = set_pauses(
+            AlignedEngine(), made([(start, stop)]), chunk([(50, "clause")]), OutputOptions(), True
+        )
+        assert [(s.start, s.stop) for s in paced.spans if s.kind == "between"] == [(start, stop)]
     for deeper in ((92, 95), (107, 110)):  # beyond four frames from the mark's two
         mel = made([(0, 10), (390, 400)])
         mel[99:103], mel[slice(*deeper)] = -7.0, -9.0
@@ -223,18 +309,24 @@ def test_a_pause_that_is_made_longer_keeps_its_frames_and_a_shorter_one_its_ends
                 assert before == list(range(stop - count, stop))
                 assert after == list(range(start, start + count))
                 steps = np.diff(between)
-                assert (steps > 0).all() and (steps > 1).sum() <= 1  # one cut, in the middle
+                assert (steps > 0).all() and (steps > 1).sum() <= 1  # one cut, near the middle
+                for kept in np.flatnonzero(steps > 1) + 1:
+                    assert 0.6 * count <= kept < 0.6 * count + 1
                 assert between[0] == start and (count < 3 or between[-1] == stop - 1)
             else:
                 assert set(between) == set(range(start, stop)) and between[0] == start
+                assert (abs(np.diff(between)) > 1).sum() <= 1  # back and forth, then to the end
                 assert set(before) == set(range(min(before), stop)) and after[0] == start
                 assert set(after) == set(range(start, max(after) + 1))
 
 
 def test_a_breath_at_the_edge_of_a_chunk_is_not_part_of_a_longer_pause():
-    for kind, breath in (("before", range(10)), ("after", range(20, 30))):
+    for kind, breath, calm in (
+        ("before", range(10), range(10, 16)),
+        ("after", range(20, 30), range(14, 20)),
+    ):
         level = np.full(30, -90.0)
-        level[list(breath)] = -30.0
+        level[list(breath)], level[list(calm)] = -30.0, -95.0
         assert not set(_spread(0, 30, 60, level, kind)) & set(breath)
         assert set(_spread(0, 30, 60, level, "between")) > set(breath)
 
@@ -249,6 +341,17 @@ def test_places_move_with_their_frames():
         assert paced.place(10, begins) == 3 + 10
     assert [paced.place(frame, True) for frame in (0, 5, 15, 16, 18)] == [3, 3, 32, 32, 36]
     assert [paced.place(frame, False) for frame in (0, 5, 15, 16, 18)] == [0, 0, 23, 23, 23]
+
+    one, none = (Paced(paced.mel, 4, (Span(0, n, 4 * n, "sound"),)) for n in (1, 0))
+    assert (one.place(0.5, True), none.place(0, False)) == (2, 0)
+
+
+def test_a_mel_between_its_frames_is_on_the_line_from_one_to_the_next():
+    ramp = np.arange(10, dtype=np.float32)[:, None].repeat(2, 1)
+    places = np.array([0, 0.25, 3.5, 8.75, 9])
+    assert np.array_equal(_at(ramp, places), places[:, None].repeat(2, 1))
+    assert _sped(2, 5, 0.5).tolist() == [2, 2.25, 2.75, 3.25, 3.75, 4]  # of frames 2 to 4 alone
+    assert _sped(2, 6, 2.0).tolist() == [2.5, 4.5]
 
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 2.0, 4.0])
@@ -269,7 +372,7 @@ def test_a_length_that_is_asked_for_is_left_alone():
     paced = set_pauses(
         AlignedEngine(), mel, chunk([(50, "clause")], speed=None), OutputOptions(), 1
     )
-    assert paced.mel is mel and paced.last == len(mel)
+    assert paced.mel is mel and paced.samples(256) == 399 * 256
 
 
 def test_options_are_checked():
