@@ -97,12 +97,14 @@ MODULES = {
     "markup": ("nanospeech/text/markup.py", [MARKUP, *WORDS]),
     "ssml": ("nanospeech/text/ssml.py", [MARKUP]),
     "pauses": ("nanospeech/speech/pauses.py", ["tests/speech/test_pauses.py", *WORDS]),
+    "streaming": ("nanospeech/speech/streaming.py", ["tests/speech/test_streaming.py"]),
     "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long
 SLOW = (
     "sharded or workers or two_processes or every_kind or sweep or every_width or wider or "
-    "learns_sounds or ctrl_c or two_runs or real_speech or text_is_cut"
+    "learns_sounds or ctrl_c or two_runs or real_speech or text_is_cut or "
+    "memory_is_flat or no_seam or spoken_and_joined or first_of_a_long"
 )
 # imported before forking: what is not of this project and takes long
 PRELOAD = (

@@ -17,7 +17,7 @@ from nanospeech.release.prompt import Prompt
 from nanospeech.speech import chunks as speech
 from nanospeech.speech import script, streaming
 from nanospeech.speech.chunks import CROSS_FADE
-from nanospeech.speech.pauses import set_pauses
+from nanospeech.speech.pauses import Paced, set_pauses
 from nanospeech.text.languages import find_language
 from nanospeech.text.sentences import pack, split_sentences
 from tests.conftest import BACKENDS, tone
@@ -57,11 +57,29 @@ def test_portions_lose_no_character_and_end_where_they_can(seed):
     for most in (1, 7, 60):
         cut = list(streaming.portions(text, most=most))
         assert "".join(cut) == text and all(most < len(p) <= 2 * most for p in cut[:-1])
+        assert len(cut[-1]) <= 2 * most
+        assert list(streaming.portions(text[: 2 * most], most=most)) == [text[: 2 * most]]
     lines = "a word, another word\n" * 40
     for unit in ("It went. ", "One line, and\nmore. So.\n\n", "no mark at all ", lines):
         *cut, _ = streaming.portions(unit * 60, most=100)
         assert len(cut) > 1
         assert all(p.endswith("\n" if "\n" in unit else " ") for p in cut)
+
+
+def test_a_text_of_two_portions_is_not_long():
+    text = "a" * 2 * streaming.PORTION
+    assert not streaming.is_long(text) and streaming.is_long(text + "a")
+    assert not streaming.is_long(["a", *text])
+
+
+def test_steps_are_counted_over_all_chunks():
+    told: list[tuple[int, int]] = []
+    count = streaming.StepCounter(lambda done, of: told.append((done, of)), [4, 2, 3])
+    for index, steps in enumerate([5, 2, 3]):  # the first one's are more than were expected
+        count.begin(index)
+        count(1, steps)
+        count(steps, steps)
+    assert told == [(1, 10), (5, 10), (6, 10), (7, 10), (8, 10), (10, 10)]
 
 
 def test_the_first_of_a_long_text_is_spoken_before_the_rest_is_read(monkeypatch):
@@ -142,6 +160,13 @@ def test_the_shipped_vocoder_in_pieces_is_the_whole():
     pieces = list(streaming.vocode(engine, mel))
     assert len(pieces) > 1
     assert np.abs(np.concatenate(pieces) - whole).max() <= 2e-5
+
+
+def test_pieces_grow_and_none_is_a_scrap():
+    engine = engine_with(EchoEngine(), VocoderConfig(num_layers=1))
+    for hops, wanted in ((60, [8, 16, 36]), (73, [8, 16, 32, 17]), (12, [12]), (13, [8, 5])):
+        mel = np.ones((hops + 1, 100), np.float32)
+        assert [len(p) // 256 for p in streaming.vocode(engine, mel, first=8)] == wanted
 
 
 def test_no_sample_depends_on_what_is_out_of_reach(tiny_release, engine_of, backend):
@@ -373,3 +398,17 @@ def test_a_chunk_in_pieces_fades_only_at_its_ends():
     pieces = list(streaming.vocode_chunk(engine, prompt, mel))
     assert len(pieces) > 2
     assert np.array_equal(np.concatenate(pieces), speech.vocode(engine, prompt, [mel])[0])
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("last", [31, 49, 51, 101])  # the first piece has 48
+def test_the_silence_behind_a_chunk_is_heard_where_another_follows(early, last):
+    prompt = Prompt(np.ones((20, 100), "f4"), np.arange(3), 15.0, 1.0)
+    engine = engine_with(EchoEngine(), VocoderConfig(num_layers=1))
+    mel = np.random.default_rng(1).standard_normal((101, 100)).astype("f4")
+    whole = speech.vocode(engine, prompt, [mel])[0]
+    for following, count in (([mel], 100), ([], last - 1)):
+        ahead = streaming.Peekable(following)
+        pieces = list(streaming.vocode_paced(engine, prompt, Paced(mel, last), early, ahead))
+        assert np.array_equal(np.concatenate(pieces), whole[: count * 256])
+    assert engine.rests == 2
