@@ -24,7 +24,7 @@ from nanospeech.evaluate.plan import find_voice as evaluated
 from nanospeech.generate import build_parser, load_speaker, read_options
 from nanospeech.measure import transcription
 from nanospeech.release.folder import DEFAULT
-from nanospeech.release.user_voices import data_folder, save_voice
+from nanospeech.release.user_voices import data_folder, remove_voice, save_voice
 from nanospeech.release.voice_facts import load_facts
 from nanospeech.release.voices import (
     _by_name,
@@ -281,6 +281,20 @@ def test_two_recordings_kept_at_once_do_not_become_one_voice(user_data):
         path = user_voices()["anna"]
         assert round(4 * audio.read(path)[99]) == int(find_voice("anna").text)
         assert len(list(path.parent.iterdir())) == 3
+
+
+def test_a_voice_is_replaced_where_that_is_asked_for_alone(user_data):
+    save_voice("anna", tone(1.0), "one", {})
+    with pytest.raises(InputError, match="you have a voice 'Anna'; pass --overwrite"):
+        save_voice("Anna", tone(1.0), "two", {})
+    for name in ("Anna", "Anna"):
+        path = save_voice(name, tone(1.0), "two", {"by": "José"}, overwrite=True)
+        files = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+        assert sorted(files) == ["Anna.flac", "Anna.json", "Anna.txt"]
+        assert files["Anna.txt"] == b"two\n" and "José".encode() in files["Anna.json"]
+    (path.parent / "anna.old").mkdir()
+    with pytest.raises(InputError, match="cannot remove the voice 'anna'"):
+        remove_voice("anna")
 
 
 def test_a_licence_in_several_lines_is_kept_in_one(recording, user_data, capsys):
