@@ -103,6 +103,7 @@ class SpeechService(Voices):
             try:
                 kept = Speaker(self.scheduler.use(ticket), name, seed=0)
             except InputError as e:
+                self.find(name)  # which refuses one that was removed since
                 raise VoiceError(str(e)) from e
             kept.first = choose_first(kept.engine, kept.prompt, self.limits.first_steps)
             kept.engine = kept.engine._engine

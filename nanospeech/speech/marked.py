@@ -72,6 +72,7 @@ def voiced(speaker: Any, voice: str) -> Any:
     try:
         other = type(speaker)(speaker.engine, voice, **more)
     except InputError as e:
+        find_voice(voice, speaker.engine.folder)  # which refuses one that was removed since
         raise VoiceError(f"voice {voice!r} cannot be spoken: {e}") from e
     own, theirs = speaker.prompt.settings.loudness, other.prompt.settings.loudness
     if own is not None and theirs is not None:

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from nanospeech.errors import NanospeechError
-from nanospeech.release.voices import PACKAGED
+from nanospeech.release.user_voices import save_voice
+from nanospeech.release.voices import PACKAGED, find_voice
 from nanospeech.serve.voices import recorded
+from tests.conftest import tone
 from tests.serve.conftest import TEXT, Server, speech
 from tests.serve.test_limits import bound_as, settled
 from tests.serve.test_readers import eventually
@@ -83,6 +85,26 @@ def test_a_voice_is_read_anew_where_any_of_its_files_was_written(user_data):
     os.utime(folder / "anna.txt", ns=(300, 300))
     known.append(recorded("user/anna"))
     assert all(one not in known[:i] for i, one in enumerate(known))
+
+
+def test_a_voice_that_is_removed_while_it_is_read_is_one_that_is_not_there(
+    server, user_data, monkeypatch
+):
+    found, marked = find_voice, {"input": "Hi [voice: anna]there[/voice].", "markup": True}
+
+    def removed_since(name, *folder):
+        voice = found(name, *folder)
+        for file in (user_data / "voices").glob("anna.*"):
+            file.unlink()
+        return voice
+
+    for module, asked in (("speaker", {"voice": "anna"}), ("marked", marked)):
+        save_voice("anna", tone(4.0, 90.0), "hello there.", {})
+        with monkeypatch.context() as patched:
+            patched.setattr(f"nanospeech.speech.{module}.find_voice", removed_since)
+            answer = speech(server, **asked)
+        assert answer.status_code == 400 and "'anna' not found; choose" in answer.text
+    assert list((user_data / "voices").iterdir()) == []
 
 
 def test_a_text_that_is_sent_whole_is_counted_as_spoken(single):
