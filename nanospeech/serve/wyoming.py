@@ -178,7 +178,9 @@ class Talk:
         elif kind == "synthesize-chunk" and self.writing is not None:
             try:
                 self.writing.add(text_of(data))
-            except ApiError as e:
+            except ApiError as e:  # what fits is spoken, and the rest told once, not by the word
+                self.writing.end()
+                log.warning("a Wyoming client's text is not spoken to its end: %s", e.message)
                 await self._refuse(e)
         elif kind == "synthesize" and self.writing is None:
             await self._finished()

@@ -105,6 +105,25 @@ def test_home_assistant_does_not_wait_for_what_cannot_be_spoken(server, text, vo
     assert error.type == "error" and why in error.data["text"]
 
 
+def test_a_text_that_grows_too_long_is_refused_once_and_logged(serve, caplog):
+    from wyoming.tts import SynthesizeChunk, SynthesizeStart, SynthesizeStop
+
+    async def say(client) -> list[str]:
+        parts = [SynthesizeChunk(text=text) for text in ("Hello. ", "abc " * 10, "So ", "on.")]
+        for event in (SynthesizeStart(), *parts, SynthesizeStop()):
+            await client.write_event(event.event())
+        found: list[str] = []
+        while found[-1:] != ["synthesize-stopped"]:
+            found.append((await client.read_event()).type)
+        return found
+
+    with serve({"max_chars": 40}) as server:
+        told = [kind for kind in talk(server, say) if kind != "audio-chunk"]
+    assert sorted(told) == ["audio-start", "audio-stop", "error", "synthesize-stopped"]
+    (line,) = (r.message for r in caplog.records if r.name == "nanospeech.serve")
+    assert "not spoken to its end: the text has more than 40 characters" in line
+
+
 @pytest.mark.parametrize("sent", [b"[" * 50_000, b"\xff\xfe", b"[1]", b'{"type": 1}'])
 def test_what_is_no_event_ends_the_connection_with_a_line_in_the_log(server, sent, caplog):
     async def answered() -> bytes:
