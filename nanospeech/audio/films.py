@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,45 +42,71 @@ def plain_path(path: str | Path) -> str:
     return os.path.abspath(path)
 
 
-def is_film(path: str | Path) -> bool:
-    """Whether a file is named as one of these and begins so, and what reads it is installed."""
-    reader = READERS.get(Path(path).suffix.lower())
+def is_film(source: str | Path | bytes) -> bool:
+    """Whether a file is named as one of these and begins so, and what reads it is installed.
+
+    The bytes of one have no name, and begin as none of libsndfile's does.
+    """
+    if isinstance(source, bytes):
+        return reader_of(source) is not None and can_decode()
+    reader = READERS.get(Path(source).suffix.lower())
     if reader is None or not can_decode():
         return False
-    with open(path, "rb") as f:
-        start = f.read(8)
+    with open(source, "rb") as f:
+        return reader in beginnings(f.read(8))
+
+
+def beginnings(start: bytes) -> list[str]:
+    """FFmpeg's readers of files that begin with these eight bytes."""
     begins = {
         "mov": start[4:8] in BOXES,
         "aac": start[:3] == b"ID3" or start[:2] in SYNC,
         "asf": start[:4] == b"\x30\x26\xb2\x75",
         "matroska": start[:4] == b"\x1a\x45\xdf\xa3",
     }
-    return begins[reader]
+    return [reader for reader, fits in begins.items() if fits]
 
 
-def as_wav(path: str | Path) -> io.BytesIO:
+def reader_of(data: bytes) -> str | None:
+    """FFmpeg's reader of the bytes of a film; None where they are none, or an MP3 may begin so."""
+    found = beginnings(data[:8])
+    return found[0] if found and data[:3] != b"ID3" else None
+
+
+def as_wav(source: str | Path | bytes, most: float = math.inf) -> io.BytesIO:
     """The first sound track of a film as a WAV file.
 
+    Args:
+        source: its path, or its bytes.
+        most: seconds of it that are taken.
+
     Raises:
-        InputError: damaged, without sound, or of more than MOST_SAMPLES.
+        InputError: damaged, without sound, or of more than these, or than MOST_SAMPLES.
     """
     import soundfile as sf
 
-    file, left = io.BytesIO(), MOST_SAMPLES
-    with sound_of(path) as (track, _, pieces):
+    file = io.BytesIO()
+    with sound_of(source) as (track, _, pieces):
+        left = min(MOST_SAMPLES, most * track.rate * track.channels)
         form: dict[str, Any] = {"format": "WAV", "subtype": "FLOAT"}
         with sf.SoundFile(file, "w", track.rate, track.channels, **form) as wav:
             for piece in pieces:
                 left -= piece.size
                 if left < 0:
-                    raise InputError(f"{path} has over ten minutes of stereo at 48 kHz; cut it")
+                    over = "ten minutes of stereo at 48 kHz" if most == math.inf else f"{most:g} s"
+                    raise InputError(f"{named(source)} has over {over}; cut it")
                 wav.write(piece.T)
     file.seek(0)
     return file
 
 
+def named(source: str | Path | bytes) -> str:
+    """What errors call a film."""
+    return "the recording" if isinstance(source, bytes) else str(source)
+
+
 @contextmanager
-def sound_of(path: str | Path) -> Iterator[tuple[Any, float, Iterator[np.ndarray]]]:
+def sound_of(source: str | Path | bytes) -> Iterator[tuple[Any, float, Iterator[np.ndarray]]]:
     """The first sound track of a film.
 
     Yields:
@@ -93,21 +120,26 @@ def sound_of(path: str | Path) -> Iterator[tuple[Any, float, Iterator[np.ndarray
     from av.error import FFmpegError
     from soundfile import LibsndfileError
 
+    name = named(source)
     try:
-        reader = READERS[Path(path).suffix.lower()]
+        if isinstance(source, bytes):
+            file: Any = io.BytesIO(source)
+            reader = reader_of(source)
+        else:
+            file, reader = plain_path(source), READERS[Path(source).suffix.lower()]
         # since 19 a title that is no UTF-8 is no error, and there is nothing to say of it
         old = int(av.__version__.partition(".")[0]) < 19
         lenient: dict[str, Any] = {"metadata_errors": "replace"} if old else {}
-        with av.open(plain_path(path), format=reader, **lenient) as film:
+        with av.open(file, format=reader, **lenient) as film:
             if not film.streams.audio:
-                raise InputError(f"{path} holds no audio")
+                raise InputError(f"{name} holds no audio")
             track = film.streams.audio[0]
             yield track, (film.duration or 0) / av.time_base, pieces_of(av, film, track)
     except InputError:
         raise
     except (FFmpegError, ValueError, LibsndfileError) as e:
         reason = getattr(e, "strerror", None) or str(e)
-        raise InputError(f"cannot read {path} as audio: {reason}") from e
+        raise InputError(f"cannot read {name} as audio: {reason}") from e
 
 
 def pieces_of(av: Any, film: Any, track: Any) -> Iterator[np.ndarray]:

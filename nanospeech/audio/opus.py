@@ -20,9 +20,16 @@ REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 MOST_COUNTED = 2**28  # bytes of an MP3 whose frames are counted: some hours
 
 
-def as_file(source: str | Path | bytes) -> str | io.BytesIO:
-    """What SoundFile should open for a path, of films too, or the bytes of a whole file."""
+def as_file(source: str | Path | bytes, films: float = 0.0) -> str | io.BytesIO:
+    """What SoundFile should open for a path, of films too, or the bytes of a whole file.
+
+    Args:
+        source: the path, or the bytes.
+        films: seconds that a film of bytes may last; 0: it is opened as if it were none.
+    """
     if isinstance(source, bytes):
+        if films and is_film(source):
+            return as_wav(source, films)
         return io.BytesIO(with_rate(source) if names_no_rate(source) else with_length(source))
     if is_film(source):
         return as_wav(source)

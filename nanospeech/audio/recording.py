@@ -182,7 +182,7 @@ def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
     """
     import soundfile
 
-    with soundfile.SoundFile(as_file(source)) as f:
+    with soundfile.SoundFile(as_file(source, seconds)) as f:
         most = min(f.frames, int(seconds * f.samplerate))
         wave = f.read(most, dtype="float32", always_2d=True)
         if f.subtype in FLOATS:

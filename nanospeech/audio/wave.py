@@ -72,7 +72,7 @@ def read(
         if not Path(source).is_file():
             raise InputError(f"{name} is not a file")
     try:
-        with sf.SoundFile(as_file(source)) as f:
+        with sf.SoundFile(as_file(source, max_seconds or float("inf"))) as f:
             rate = f.samplerate
             check_frames(name, f, max_seconds)
             # no more than the header claims, whatever follows; where libsndfile cannot seek, as in

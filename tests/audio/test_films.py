@@ -13,6 +13,7 @@ import pytest
 
 from nanospeech.audio import films
 from nanospeech.audio import wave as audio
+from nanospeech.audio.recording import clipping
 from nanospeech.errors import InputError
 
 av = pytest.importorskip("av")
@@ -64,6 +65,10 @@ def test_sound_is_what_was_encoded(tmp_path, suffix):
     loud = wanted[2400:-2400]
     match = np.correlate(found, loud, "valid").max() / np.square(loud).sum()
     assert match > 0.95
+    assert np.array_equal(audio.read(path.read_bytes()), found)  # of an upload, say
+    assert clipping(path.read_bytes()) == clipping(path) == 0
+    with pytest.raises(InputError, match=r"the recording has over 1 s; cut it"):
+        audio.read(path.read_bytes(), max_seconds=1)
     assert audio.check_length(path, 3) == pytest.approx(2, abs=0.15)
     with pytest.raises(InputError, match=r"lasts 2.* s; at most 1 s"):
         audio.read(path, max_seconds=1)
@@ -114,6 +119,8 @@ def test_a_film_is_decoded_up_to_a_bound_alone(tmp_path, monkeypatch):
 def test_a_film_is_known_by_its_name_and_its_beginning(tmp_path, name, start, wanted):
     (tmp_path / name).write_bytes(start)
     assert films.is_film(tmp_path / name) is wanted
+    by_bytes = start[:4] not in (b"RIFF", b"\xff\xfb\x90\0")
+    assert films.is_film(start) is by_bytes and not films.is_film(b"ID3" + start)
 
 
 def test_a_films_sound_is_in_memory_once_alone(tmp_path):
