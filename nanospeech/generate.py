@@ -326,6 +326,8 @@ def speak_batch(args: argparse.Namespace) -> int:
             " has its own file"
         )
     check_speech(None, args.speed, args.seed)
+    if args.batch_size < 1:
+        raise InputError(f"--batch-size is {args.batch_size}; choose 1 or more")
     limits = BatchLimits(items=args.batch_size)
     outcome = batch_files.speak_file(
         read_file(args.batch, args.encoding),

@@ -121,6 +121,8 @@ def choose_chapters(wanted: str | None, count: int) -> list[int]:
         if bounds is None:
             raise InputError(f"--chapters {wanted!r} should be numbers such as 2-5,9")
         low, high = int(bounds[1]), int(bounds[2] or bounds[1])
+        if low > high:
+            raise InputError(f"--chapters {part.strip()} should be {high}-{low}: from low to high")
         if not 1 <= low <= high <= count:
             there = f"chapters 1 to {count}" if count > 1 else "one chapter"
             raise InputError(f"--chapters {part.strip()}: the book has {there}")

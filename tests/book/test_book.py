@@ -462,6 +462,7 @@ def test_flags_that_cannot_be_met_are_refused_before_the_model_is_loaded(book, t
         ([], "name the audiobook"),
         (["--chapters", "2-9"], "the book has chapters 1 to 3"),
         (["--chapters", "x"], "should be numbers"),
+        (["--chapters", "1,3-2"], "--chapters 3-2 should be 2-3: from low to high"),
         (["--depth", "0"], "--depth is 0; choose 1 or more"),
         (["--output", str(tmp_path / "a.m4b"), "--bitrate", "5"], "choose 16 to 320"),
         (["--cover", str(book)], "should be a JPEG or PNG"),

@@ -385,7 +385,7 @@ def test_a_batch_ends_where_the_disk_is_full(tiny_release, tmp_path, capsys):
         (["--output", "out", "--text", "x"], "without --text"),
         (["--output", "out", "--stream"], "without --text, --file, --stream"),
         (["--output", "out", "--duration", "3"], "seconds of --duration"),
-        (["--output", "out", "--batch-size", "0"], "items of a batch are 0"),
+        (["--output", "out", "--batch-size", "0"], "--batch-size is 0; choose 1"),
         (["--output", "file"], "cannot write into file"),
         (["--output", "out", "--batch", "none.txt"], "cannot read none.txt"),
         (["--output", "out", "--batch", "blank.txt"], "has no lines"),
