@@ -113,6 +113,8 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, Duration | No
             f"--duration {how!r} not known; choose from {', '.join(DURATIONS)}, or give seconds"
         )
     check_reference(args.ref_audio, args.ref_text, args.voice)
+    if args.whisper is not None and args.ref_audio is None:
+        raise InputError("--whisper hears the words of a recording; add --ref-audio FILE")
     open_lexicon(read_output(args).lexicon)
     return options, how, seconds
 
@@ -137,7 +139,8 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
             codes = args.language, config.language
             # other projects' models say no language, and there are some of many
             spoken = spoken_code(*codes) if any(codes) or not needed else None
-            found = hear_reference(*reference, args.whisper, say, spoken, "--ref-text", needed)
+            whisper = args.whisper or "base"
+            found = hear_reference(*reference, whisper, say, spoken, "--ref-text", needed)
             reference = found.wave, found.text or None
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)

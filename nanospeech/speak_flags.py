@@ -124,7 +124,7 @@ def add_voices(add: Callable[..., Any]) -> None:
     add("--list-voices", action="store_true", help="print the names of the model's voices")
     add("--ref-audio", metavar="FILE", help="recording of a voice to imitate, best 3 to 12 seconds")
     add("--ref-text", metavar="TEXT", help="what is said in --ref-audio, if you like")
-    add("--whisper", default="base", metavar="NAME", help="size or folder of Whisper (base)")
+    add("--whisper", metavar="NAME", help="size or folder of Whisper, for --ref-audio (base)")
 
 
 def add_machine(add: Callable[..., Any]) -> None:

@@ -65,6 +65,7 @@ def ref(name: str) -> list[str]:
         (["--output", "a.m4a"], "needs an encoder that libsndfile lacks; write .wav"),
         (["--file", "../text.wav"], "not both"),
         (["--subtitle-words"], "add --subtitles FILE"),
+        (["--whisper", "small"], "add --ref-audio FILE"),
         (["--overwrite"], "or add --batch FILE"),
         (["--output", ".."], "cannot write"),
         (["--model", "no-such-model"], "'no-such-model' not found"),
