@@ -138,9 +138,9 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
         if args.ref_text is None or not (needed or config.echo):
             codes = args.language, config.language
             # other projects' models say no language, and there are some of many
-            spoken = spoken_code(*codes) if any(codes) or not needed else None
-            whisper = args.whisper or "base"
-            found = hear_reference(*reference, whisper, say, spoken, "--ref-text", needed)
+            code = spoken_code(*codes) if any(codes) or not needed else None
+            how_heard = args.whisper or "base", say, code, "--ref-text", needed
+            found = hear_reference(*reference, *how_heard, spoken=True)
             reference = found.wave, found.text or None
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)

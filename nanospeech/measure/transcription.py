@@ -11,7 +11,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.errors import BackendError, InputError, require
-from nanospeech.speech.reference import Listener, Reference, Word, read_reference
+from nanospeech.speech.reference import MISFIT, Listener, Reference, Word, read_reference
 from nanospeech.text.sentences import is_speakable
 
 from .metrics import RATE, check_language, load_whisper
@@ -111,6 +111,7 @@ def hear_reference(
     language: str | None = "en",
     flag: str = "--text",
     needed: bool = False,
+    spoken: bool = False,
 ) -> Reference:
     """Prepares a recording as a voice, transcribes it if no text is given, and prints notes on it.
 
@@ -123,6 +124,7 @@ def hear_reference(
         say: prints a line.
         flag: of the command, that gives the text.
         needed: whether the model cannot do without the words.
+        spoken: whether a Speaker is made with it at once, which warns of words that do not fit.
 
     Raises:
         InputError: a recording that cannot be used.
@@ -143,7 +145,8 @@ def hear_reference(
             say(f"note: nobody heard where its words are, as it is to be cut ({e})")
         found = read_reference(recording, text, None)
     for note in found.notes:
-        say(f"note: {note}")
+        if not (spoken and MISFIT in note):
+            say(f"note: {note}")
     if found.heard:
         say(f"heard: {found.text}")
     return found

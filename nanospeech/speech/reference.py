@@ -39,6 +39,7 @@ LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
 LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
 PAUSE_DB = 10.0  # by which it has to be below speech
+MISFIT = "does not go with its"  # in the remark on words of another length than the sound
 HEARD = 160  # characters of what was heard, in an error
 SIGN = rf"[{UNSPACED}\u3000-\u303f\uff00-\uffef]"  # of writing without spaces, and its marks
 GAP = re.compile(rf"(?<={SIGN}) (?={SIGN})")
@@ -148,8 +149,8 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
     pace = byte_length(text) / sound
     if text and not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
         found.append(
-            f"its text of {len(text)} characters does not go with its {sound:.1f} s of sound, and"
-            " the voice will be unclear: write down all that is said in it, and no more"
+            f"its text of {len(text)} characters {MISFIT} {sound:.1f} s of sound, and the voice"
+            " will be unclear: write down all that is said in it, and no more"
         )
     if seconds < KEPT[0]:
         found.append(

@@ -90,6 +90,14 @@ def test_a_voices_words_are_heard_where_nobody_gives_them(hears, tmp_path):
     assert hear_reference(path, None, "base", told.append, needed=True).text == "Hello there."
 
 
+def test_words_that_do_not_fit_are_told_once_where_a_speaker_warns_too(tmp_path):
+    audio.write(path := tmp_path / "me.wav", speech(4.0))
+    for spoken in (False, True):
+        told: list[str] = []
+        hear_reference(path, "Hm.", "base", told.append, spoken=spoken)
+        assert sum("does not go with its" in line for line in told) == (not spoken)
+
+
 def test_without_a_recogniser_words_stay_unknown_or_are_asked_for(hears, tmp_path):
     audio.write(path := tmp_path / "me.wav", speech(4.0))
     audio.write(long := tmp_path / "long.wav", speech(20.0))
