@@ -39,6 +39,8 @@ HIDDEN = re.compile(r"\bdisplay\s*:\s*none\b", re.I)
 MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z]|[ivxl]{2,6})[\])]?")
 SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)|\]\]>")  # of CDATA the text stays
 BREAK = "\v"  # of a line, by <br>
+GONE = "\0"  # a marker that stood in brackets, which go as well; no page has this character
+EMPTIED = re.compile(rf"\s*\[{GONE}+\]|\s*\({GONE}+\)|{GONE}")
 BREAKS = re.compile(rf"{BREAK}\s*{BREAK}")  # between paragraphs
 DEEPEST = 100  # elements within each other, of which the ends are looked for
 EXPONENT = re.compile(r"[+−–-]?\d{1,3}")
@@ -183,7 +185,7 @@ class Reader(HTMLParser):
         number = said.isdigit() and near.isspace()
         marker = MARKER.fullmatch(said) and (held.raised or not (said.isalpha() or number))
         if held.linked and marker and before:
-            self.text = held.before
+            self.text = held.before + GONE * (before[-1] in "[(")
         elif not held.linked and not linked and EXPONENT.fullmatch(said):
             self.text = held.before + said.translate(RAISED)
         elif held.raised and near.isdigit() and SHARE.fullmatch(said):
@@ -191,7 +193,7 @@ class Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self.silent and data:
-            self.text += self.initial * data[0].isalpha() + data
+            self.text += self.initial * data[0].isalpha() + data.replace(GONE, "")
             self.initial = ""
 
     def flush(self) -> None:
@@ -199,7 +201,8 @@ class Reader(HTMLParser):
         parts = [self.text] if self.heading else BREAKS.split(self.text)
         self.text, self.held, self.initial = "", [], ""
         for part in parts:
-            said = " ".join(lowered(" ".join(part.split())).split())
+            said = EMPTIED.sub("", " ".join(part.split()))
+            said = " ".join(lowered(said).split())
             if any(c.isalnum() for c in said):
                 self.page.paragraphs.append(f"# {said}" if self.heading else said)
         self.heading = False

@@ -152,6 +152,8 @@ def test_what_is_no_text_of_the_book_is_not_read():
         ("It was<a href='#n'>1</a> so <a href='#n'>[2]</a> here.", "It was so here."),
         ("It<a href='#n'><sup>a</sup></a> was <a href='#n'><sup>1</sup></a> so.", "It was so."),
         ("It<sup><a href='#n'>iv</a></sup> was <a href='#n'>vi</a> so.", "It was vi so."),
+        ("It was.[<a href='#n'>1</a>] So <sup>[<a href='#n'>2</a>]</sup> is it.", "was. So is it."),
+        ("It (<a href='#n'>12</a>) was (<a href='#t'>table 2</a>, x()).", "It was (table 2, x())."),
         ("10<sup>6</sup> in 3 m<sup>2</sup>, 10<sup>−8</sup>", "10⁶ in 3 m², 10⁻⁸"),
         (
             "<sup>1</sup>It was. <sup>2</sup>And it&#160;is.<sup>12</sup> So",
