@@ -46,7 +46,9 @@ class Archive:
         infos = self.zip.infolist()
         if len(infos) > MOST_MEMBERS:
             raise InputError(f"{path} holds {len(infos)} files; at most {MOST_MEMBERS} are read")
-        self.members = {info.filename: info for info in infos if not info.is_dir()}
+        # some archivers of Windows write backslashes; nothing is ever written under these names
+        files = (info for info in infos if not info.is_dir())
+        self.members = {info.filename.replace("\\", "/"): info for info in files}
         self.alike = {alike(info): info for info in self.members.values()}
 
     def _check_directory(self) -> None:
@@ -126,7 +128,7 @@ def alike(info: zipfile.ZipInfo) -> str:
     if not info.flag_bits & UTF_8:
         with suppress(UnicodeError):
             name = name.encode("cp437").decode("utf-8")
-    return spelled(name)
+    return spelled(name.replace("\\", "/"))
 
 
 def spelled(name: str) -> str:
