@@ -67,6 +67,10 @@ FOOTNOTE = re.compile(
 RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$", re.M)
 MARGIN = re.compile(r"^[ \t]*(?:>[ \t]?)+|(?<![ \t])[ \t]*\\$", re.M)  # quotations, hard line ends
 COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->", re.S)
+# a line around a part with attributes, as pandoc, Quarto and others have it: "::: {.note}"
+DIVISION = re.compile(
+    r"^ {0,3}:{3,}(?!:)(?:[ \t]*(?:\{[^{}\n]*\}|[\w-]+))?(?:[ \t]+:+)?[ \t]*$", re.M
+)
 BULLET = re.compile(r"[ \t]*[-*+][ \t]+\S")
 NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]+\S")
 TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*(?::?-+:?[ \t]*)?)*$", re.M)
@@ -112,7 +116,7 @@ def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
     facts = {m[1].lower(): fact(m[2]) for m in FACT.finditer(front)}
     language = facts.get("language") or facts.get("lang", "")
     if path.suffix.lower() in MARKDOWN:
-        text = COMMENT.sub("", FENCED.sub("", FOOTNOTE.sub("", text)))
+        text = DIVISION.sub("", COMMENT.sub("", FENCED.sub("", FOOTNOTE.sub("", text))))
         text = UNDERLINED.sub(lambda m: f"{'#' if m[2][0] == '=' else '##'} {m[1]}", text)
         clean = strip_markdown
     else:

@@ -546,6 +546,12 @@ def test_a_quotation_is_read_as_what_it_quotes(tmp_path, text, wanted):
     assert said == f"# Title\n\n{wanted}"
 
 
+@pytest.mark.parametrize("line", ["::: {#a .note}", ":::: warning ::::", ":::tip", ":::"])
+def test_lines_around_a_part_with_attributes_are_not_read(tmp_path, line):
+    ((_, said),) = read(tmp_path / "b.md", f"# Title\n\nOne.\n{line}\nTwo ::: a.\n:::\nThree.")
+    assert said == "# Title\n\nOne.\n\nTwo ::: a.\n\nThree."
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("*a " * 10_000, "md"), ("<!-- a " * 10_000, "md"), ("![a " * 10_000, "md")]
