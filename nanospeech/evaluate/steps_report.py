@@ -56,7 +56,7 @@ def summarize(cells: Sequence[Any], rows: Sequence[Any]) -> list[dict[str, Any]]
     results = []
     for cell in cells:
         spoken = [by_cell[cell.key][unit] for unit in units]
-        words = sum(r.words for r in spoken)
+        words = [r.words for r in spoken]
         edits, marks = [r.edits for r in spoken], [r.dnsmos for r in spoken]
         results.append(
             {
@@ -65,8 +65,8 @@ def summarize(cells: Sequence[Any], rows: Sequence[Any]) -> list[dict[str, Any]]
                 "evaluations": len(cell.times),
                 "forwards": cell.forwards,
                 "utterances": len(spoken),
-                "wer": sum(edits) / words,
-                "wer_error": standard_error(edits) * len(edits) / words,
+                "wer": sum(edits) / sum(words),
+                "wer_error": ratio_error(edits, words),
                 "dnsmos": fmean(marks),
                 "dnsmos_error": standard_error(marks),
                 "rtf": sum(r.cost for r in spoken) / sum(r.seconds for r in spoken),
@@ -85,6 +85,16 @@ def standard_error(values: Sequence[float]) -> float:
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
+def ratio_error(edits: Sequence[float], words: Sequence[int]) -> float:
+    """Standard error of sum(edits) / sum(words), each pair a sentence, by the delta method.
+
+    Long sentences have more edits and more words, and that alone makes no ratio uncertain.
+    """
+    ratio = sum(edits) / sum(words)
+    rest = [e - ratio * w for e, w in zip(edits, words)]
+    return standard_error(rest) * len(rest) / sum(words)
+
+
 def knee(results: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """The result that RULE picks, or None where there are none."""
     for result in sorted(results, key=lambda r: (r["evaluations"], r["wer"])):
@@ -97,9 +107,9 @@ def near_the_best(result: dict, results: Sequence[dict], measure: str) -> bool:
     """Whether a result is as good as the best by one measure, but for noise (see RULE)."""
     best = min(results, key=lambda r: sum(r["each"][measure]))
     more = [a - b for a, b in zip(result["each"][measure], best["each"][measure])]
-    scale = len(more) / result["words"] if measure == "wer" else 1.0  # edits to rates
-    noise = min(2 * standard_error(more) * scale, CAPS[measure])
-    return fmean(more) * scale <= noise + 1e-9
+    words = result["words"] if measure == "wer" else [1] * len(more)
+    noise = min(2 * ratio_error(more, words), CAPS[measure])
+    return sum(more) / sum(words) <= noise + 1e-9
 
 
 def write_csv(results: Sequence[dict[str, Any]], path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,6 +101,16 @@ def test_figures_are_those_of_the_utterances():
     assert result["dnsmos"] == pytest.approx(3.05)
     assert result["rtf"] == pytest.approx(0.25)
     assert (result["evaluations"], result["forwards"], result["utterances"]) == (7, 14, 10)
+
+
+def test_the_error_of_a_ratio_is_not_that_of_edits_a_sentence():
+    # 3 edits in 20 words, 0.15; over it -0.75, 0.5 and 0.25: sqrt(3 / 2 * 0.875) / 20
+    assert steps_report.ratio_error([0, 2, 1], [5, 10, 5]) == pytest.approx(0.05728, abs=1e-5)
+    assert steps_report.ratio_error([1, 2, 3], [5, 10, 15]) == pytest.approx(0)  # 0.2 in each
+    cell, words = euler(7), [5, 10, 15, 20, 5, 10, 15, 20, 5, 10]
+    spoken = [replace(row, words=n) for row, n in zip(rows(cell, [n // 5 for n in words]), words)]
+    (result,) = steps_report.summarize([cell], spoken)
+    assert (result["wer"], result["wer_error"]) == (pytest.approx(0.2), pytest.approx(0))
 
 
 def test_only_sentences_that_every_cell_has_spoken_count():
