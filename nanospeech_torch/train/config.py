@@ -156,6 +156,14 @@ class RunConfig:
                 "understood.listener is not set; name the run folder of a listener, made by"
                 " nanospeech train listener --set teacher=FOLDER"
             )
+        tags = list(self.echo.text_tags) if self.model == "echo" else []
+        if tags and self.data.tokenizer != "pieces":
+            raise InputError(
+                f"echo.text_tags is {tags}, which is for data.tokenizer=pieces, and it is"
+                f" {self.data.tokenizer}"
+            )
+        if self.model == "vocoder" and self.log.held_out:
+            raise InputError("log.held_out is not for vocoders; leave it empty")
         for name in ("total_steps", "save_step"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")

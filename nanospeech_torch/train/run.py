@@ -75,14 +75,8 @@ def build_tokenizer(data: DataConfig, tags: Sequence[str] = ()) -> Tokenizer:
         tags: of an EchoDiT (echo.text_tags), beside the pieces of a tokenizer.json.
 
     Raises:
-        InputError: characters without a vocab.txt, or one that cannot be read; or tags for another
-            tokenizer than pieces.
+        InputError: characters without a vocab.txt, or one that cannot be read.
     """
-    if tags and data.tokenizer != "pieces":
-        raise InputError(
-            f"echo.text_tags is {list(tags)}, which is for data.tokenizer=pieces, and it is"
-            f" {data.tokenizer}"
-        )
     language = base_code(data.language) if data.language else ""
     if data.tokenizer == "phonemes" and data.vocab is None:
         return Tokenizer("phonemes", phoneme_vocab()).with_language(language)
@@ -336,10 +330,14 @@ def find_data(config: RunConfig) -> list[str]:
     """The shards of a run.
 
     Raises:
-        InputError: there are none.
+        InputError: there are none, or none of those that log.held_out names.
     """
     if not config.data.shards:
         raise InputError("data.shards is empty; name the tar files to train on")
+    try:  # before the model is built
+        find_shards(config.log.held_out)
+    except InputError as e:
+        raise InputError(f"log.held_out: {e}") from e
     return find_shards(config.data.shards)
 
 

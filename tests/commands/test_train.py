@@ -185,6 +185,7 @@ def test_a_run_can_start_from_a_smaller_model_which_it_does_not_change(config, t
         ("data.tokenizer=chars", "vocab.txt"),
         ("total_steps", "should be KEY=VALUE"),
         ("initial=nowhere", "nowhere"),
+        ("log.held_out=no.tar", "log.held_out: no shards match 'no.tar'"),
     ],
 )
 def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
@@ -199,6 +200,7 @@ def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
         (["train.seed=5e9"], "seed is 5000000000, should be less than 4294967296"),
         (["optimizer.muon_lr=0.01"], "muon_lr is 0.01, which is for optimizer.name=muon"),
         (["train.ema_decay=0.9", "train.ema_horizon=99"], "the first replaces the second"),
+        (["model=vocoder", "log.held_out=a.tar"], "log.held_out is not for vocoders"),
         (["model=duration", "loss.pair=0.0"], "loss cannot be set where model is duration"),
         (["model=distilled", "teacher=a"], "dit, data.tokenizer cannot be set where"),
         (["model=listener", "teacher=a", "audio.n_mels=80"], "dit, audio, data.tokenizer cannot"),

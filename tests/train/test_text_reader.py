@@ -226,9 +226,8 @@ def test_tags_go_into_the_folder(model, tmp_path):
 
 def test_tags_need_an_encoder_and_its_pieces():
     values = {"model": "echo", "echo": {"text_tags": ["<laugh>"], "text_input": 640}}
-    config = run_config(values)
     with pytest.raises(InputError, match=r"for data\.tokenizer=pieces, and it is chars"):
-        build_tokenizer(config.data, config.echo.text_tags)
+        run_config(values)  # so that a dry run says so, too
 
 
 def test_one_without_its_config_is_refused(model, tmp_path):
