@@ -77,9 +77,12 @@ def let_blas_sleep() -> None:
     """Lets the threads of NumPy's matrix products sleep when one is done; call it before NumPy.
 
     OpenBLAS has them spin for 2^26 ticks, some 25 ms, beside whatever comes next: a passage of 13
-    seconds took 0.36 instead of 0.28 s of two cores. What the user has set stays.
+    seconds took 0.36 instead of 0.28 s of two cores. It also starts a thread for each core of the
+    machine, even where a container has a quota of few. What the user has set stays.
     """
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 ticks, its least
+    if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys() and quotas():
+        os.environ["OPENBLAS_NUM_THREADS"] = str(cores())
 
 
 def report_nothing() -> None:

@@ -71,6 +71,15 @@ def test_pytorch_gets_threads_for_the_quota_unless_set(monkeypatch, variables):
         assert environment == {"GOMP_SPINCOUNT": "1", **wanted, **variables}
 
 
+@pytest.mark.parametrize("given", [{}, {"OPENBLAS_NUM_THREADS": "5"}, {"OMP_NUM_THREADS": "5"}])
+def test_numpy_gets_threads_for_the_quota_unless_set(monkeypatch, given):
+    for limits, wanted in ([1, 3], given or {"OPENBLAS_NUM_THREADS": "1"}), ([], given):
+        monkeypatch.setattr(os, "environ", environment := dict(given))
+        monkeypatch.setattr(machine, "quotas", lambda limits=limits: limits)
+        machine.let_blas_sleep()
+        assert environment == {"OPENBLAS_THREAD_TIMEOUT": "4", **wanted}
+
+
 def test_a_system_without_control_groups_has_no_quotas(tmp_path):
     assert machine.quotas(tmp_path, tmp_path / "none") == []
 
