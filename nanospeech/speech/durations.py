@@ -75,8 +75,15 @@ def choose_durations(engine: Any, wanted: str | None) -> str:
 
     Raises:
         InputError: there is no such choice.
-        CheckpointError: the model has no such durations.
+        CheckpointError: the model has no such durations, or lacks the model of them that its
+            config describes.
     """
+    told = engine.config.duration is not None and not engine.has_duration_model
+    if told and wanted not in ("tokens", "rule"):
+        raise CheckpointError(
+            f"{engine.folder} has no duration.safetensors, which its config.json describes; fetch"
+            ' the whole folder again, or write "duration": null there to speak without it'
+        )
     aligned = engine.config.dit.text_upsampling == "aligned"
     both = aligned and engine.has_duration_model
     if wanted is None:

@@ -268,8 +268,11 @@ def test_asking_a_folder_without_durations_says_what_to_do(tiny_release, tmp_pat
     folder = shutil.copytree(tiny_release, tmp_path / "mute")
     (folder / "duration.safetensors").unlink()
     config = ModelConfig.load(folder / "config.json")
-    dataclasses.replace(config, duration=None).save(folder / "config.json")
     flags = ["--model", str(folder), "--text", "hello.", "--output", str(tmp_path / "a.wav")]
+    dataclasses.replace(config, duration=DurationConfig(**SIZES)).save(folder / "config.json")
+    assert generate(flags) == 2 and generate([*flags, "--duration", "rule"]) == 0
+    assert "duration.safetensors, which its config.json describes" in capsys.readouterr().err
+    dataclasses.replace(config, duration=None).save(folder / "config.json")
     assert generate([*flags, "--duration", "model"]) == 2
     assert "choose duration rule, or train a duration model" in capsys.readouterr().err
     assert generate([*flags, "--duration", "bytes"]) == 2
