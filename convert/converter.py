@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from nanospeech.config import ModelConfig, PostfilterConfig, SampleOptions
@@ -36,7 +37,7 @@ from .options import SPEAKING, ConvertOptions
 from .settings import find_settings
 from .source import check_trained, find_checkpoint, located, read_source
 from .vocoder import read_vocoder
-from .writer import check_release, is_release, quantized
+from .writer import check_release, floats_of, is_release, quantized
 
 log = logging.getLogger("nanospeech")
 
@@ -250,7 +251,12 @@ def averaged(read: Model, folder: str | Path, share: float = 0.5) -> LazyTensors
         raise InputError(f"--average {folder} is of another network: its {min(odd)} differs")
     if differ(read.tokenizer.vocab, release.tokenizer.vocab):
         raise InputError(f"--average {folder} was trained with another vocabulary")
-    return LazyTensors(shapes, lambda n: share * model[n].float() + (1 - share) * other[n].float())
+
+    def mean(name: str) -> Tensor:
+        a, b = (torch.from_numpy(floats_of(name, tensors[name])) for tensors in (model, other))
+        return share * a + (1 - share) * b
+
+    return LazyTensors(shapes, mean)
 
 
 def check_default_voice(read: Model, o: ConvertOptions) -> None:

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from safetensors.numpy import load_file, save_file
 
@@ -427,6 +428,12 @@ def test_the_mean_of_two_models(make_release, tiny_aligned, tmp_path, capsys):
         assert told in capsys.readouterr().err
     assert main([str(one), "--output", str(tmp_path / "x"), "--average", str(tiny_aligned)]) == 2
     assert "another network" in capsys.readouterr().err
+    name = "transformer.proj_out.weight"
+    floats = {n: torch.from_numpy(t) for n, t in given.items()}
+    rounded = floats | {name: floats[name].to(torch.float8_e4m3fn)}
+    safetensors.torch.save_file(rounded, two / "model.safetensors")
+    assert main([str(one), "--output", str(tmp_path / "x"), *average]) == 2
+    assert f"{name} of the checkpoint is float8_e4m3fn" in capsys.readouterr().err
 
 
 def test_a_release_in_float32_stays_so_when_it_is_converted_again(make_release, tmp_path):
