@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +16,6 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import encode
-from nanospeech.audio.mp3_length import with_length
 from nanospeech.audio.opus import as_file
 from nanospeech.errors import DataError
 from nanospeech.files import whole
@@ -58,10 +58,13 @@ def decode(
 
     other = other_length(data)
     try:
-        with sf.SoundFile(as_file(data)) as f:
+        file = as_file(data)
+        assert isinstance(file, io.BytesIO)
+        own = file.getbuffer().nbytes == len(data)  # as_file has not added the length of an MP3
+        with sf.SoundFile(file) as f:
             rate, seconds = f.samplerate, f.frames / f.samplerate
             ready = f.format == "MP3" and rate == audio.SAMPLE_RATE and f.channels == 1
-            ready = ready and with_length(data) is data  # others read it to its end, too
+            ready = ready and own  # others read it to its end, too
             if f.frames == 0 and not other:
                 raise BadAudio("empty audio", "")
             if f.frames >= audio.UNKNOWN_FRAMES:

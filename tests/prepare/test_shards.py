@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
+from nanospeech.audio import mp3_length
 from nanospeech.audio import wave as audio
 from nanospeech.commands.prepare import main
 from nanospeech.corpus import mp3
@@ -89,6 +90,14 @@ def test_mp3_is_64_kbps_mono_24_khz_and_as_long_as_the_recording(rate, channels)
     assert data[:2] == b"\xff\xf3" and data[2] >> 4 == 8
     assert len(data) * 8 / 3.3 == pytest.approx(64_000, rel=0.03)
     assert mp3.decode(data)[1]
+
+
+def test_an_mp3s_frames_are_counted_once(monkeypatch):
+    data, counted = mp3.encode(tone(1.0)), []
+    first = mp3_length.frame_bytes(data)  # which tells how many there are
+    rates = mp3_length.bit_rates
+    monkeypatch.setattr(mp3_length, "bit_rates", lambda *given: counted.append(1) or rates(*given))
+    assert mp3.decode(data[first:])[1] and len(counted) == 1
 
 
 def test_mp3_sounds_like_the_recording():
