@@ -31,6 +31,7 @@ COMMON_VOICE = {"client_id", "path", "sentence"}
 STARTS = "offset", "start", "start_time", "begin_time", "begin"
 MOST_TABLE = 2**32  # bytes
 CODE = re.compile(r"([a-z]{2}|yue)([_-]\w+)?", re.I)  # of a language; of three letters are words
+ABOVE = re.compile(r"(?:sep=.)?", re.I)
 LONGEST_NAME = 60  # characters of a speaker in a table without a header
 
 
@@ -150,6 +151,9 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
                 except ValueError as e:
                     yield number, e
         return
+    # before the heading: blank lines, and the separator as Excel names it
+    above = next((n for n, line in enumerate(lines) if not ABOVE.fullmatch(line.strip())), 0)
+    lines = lines[above:]
     # tables with tabs are mostly written without quoting, and a text may begin with a quote
     if path.suffix.lower() == ".tsv" and not lines[0].startswith('"'):
         form: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
@@ -173,9 +177,9 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
         for row in reader:
             if "quoting" in form and row.get("text"):  # a spreadsheet quotes a text with quotes
                 row["text"] = unquoted(row["text"])
-            yield reader.line_num, as_clip(row) if clips else row
+            yield reader.line_num + above, as_clip(row) if clips else row
     except csv.Error as e:
-        raise no_csv(path, reader.reader.line_num, e) from e
+        raise no_csv(path, reader.reader.line_num + above, e) from e
 
 
 def start_of(row: dict[Any, Any]) -> tuple[float | None, bool]:

@@ -625,6 +625,15 @@ def test_a_separator_within_a_text_does_not_cut_it(waves, kind):
     assert ("put quotes around" in skips[0].detail) is (kind == "csv")
 
 
+@pytest.mark.parametrize("above", ["sep=;\n", "\n \n", "SEP=;\n\n"])
+def test_what_spreadsheets_write_above_the_heading_is_no_heading(waves, above):
+    table = waves / "all.csv"
+    table.write_text(f"{above}audio;text\n0.wav;Hello.\ngone.wav;Hi.\n")
+    samples, (gone,) = find([table])
+    assert [s.text for s in samples] == ["Hello."]
+    assert gone.name == f"all.csv:{above.count(chr(10)) + 3} gone.wav"
+
+
 def test_rows_of_too_many_fields_are_told_together(waves, capsys):
     table = waves / "all.csv"
     rows = [f"{i % 2}.wav,Hello, friend" for i in range(7)]
