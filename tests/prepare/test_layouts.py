@@ -634,6 +634,14 @@ def test_what_spreadsheets_write_above_the_heading_is_no_heading(waves, above):
     assert gone.name == f"all.csv:{above.count(chr(10)) + 3} gone.wav"
 
 
+def test_a_key_with_dots_is_told_where_keys_end(waves):
+    with tarfile.open(waves / "a.tar", "w") as tar:
+        tar.add(waves / "0.wav", "clip.0.wav")
+    (skip,) = find([waves / "a.tar"])[1]
+    assert skip.name == "a.tar/clip" and skip.reason == "no audio file"
+    assert skip.detail.startswith("it has .0.wav; a key ends at the first dot")
+
+
 def test_rows_of_too_many_fields_are_told_together(waves, capsys):
     table = waves / "all.csv"
     rows = [f"{i % 2}.wav,Hello, friend" for i in range(7)]
