@@ -15,7 +15,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from nanospeech.audio.films import is_film
@@ -268,6 +268,8 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
             )
         elif (audio := spelt(path.parent / file)) is None:
             where = f"there is no {str(path.parent / file)[:200]}"
+            if PureWindowsPath(file).root:  # of any system
+                where += "; where it is another machine's, write paths relative to the table"
             yield Skip(f"{name} {file[:80]}", "no audio file", where)
         else:
             parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("..", "."))

@@ -642,6 +642,13 @@ def test_a_key_with_dots_is_told_where_keys_end(waves):
     assert skip.detail.startswith("it has .0.wav; a key ends at the first dot")
 
 
+@pytest.mark.parametrize("folder", ["/data/", "C:\\data\\", "gone/"])
+def test_paths_of_another_machine_have_a_remedy(waves, folder):
+    (waves / "all.csv").write_text(f"audio,text\n{folder}0.wav,Hello.\n")
+    (skip,) = find([waves / "all.csv"])[1]
+    assert ("write paths relative to the table" in skip.detail) is (folder != "gone/")
+
+
 def test_rows_of_too_many_fields_are_told_together(waves, capsys):
     table = waves / "all.csv"
     rows = [f"{i % 2}.wav,Hello, friend" for i in range(7)]
