@@ -11,11 +11,12 @@ from pathlib import Path
 from nanospeech.errors import InputError
 
 from .published import TRANSCRIPT
-from .samples import files_in, recordings_in
+from .samples import files_in, recordings_in, words_beside
 from .tables import has_bars
 
 TABLE = re.compile(r"\.(csv|tsv|jsonl|list)$|manifest.*\.json$", re.I)
 PACKED = re.compile(r"\.(zip|7z|rar|tgz|gz|bz2|xz|zst)$", re.I)
+SUBTITLES = ".srt", ".vtt"
 MOST_NAMED = 9  # tables in a message
 MOST_OPENED = 20  # texts that may be tables with bars
 
@@ -30,6 +31,13 @@ def why_unknown(path: Path) -> str:
             " shows, and give their folder"
         )
     if path.is_dir() and (found := recordings_in(path)):
+        beside = (words_beside(p, kind) for p in found for kind in SUBTITLES)
+        if timed := next(filter(None, beside), None):
+            return (
+                f"{path} has recordings with subtitles, such as {timed.name}, which are not read:"
+                f" nanospeech prepare cut {path} --out clips hears where the words are and cuts"
+                f" there; or write the words alone to {timed.with_suffix('.txt').name}"
+            )
         elsewhere = "they lie elsewhere, name the layout by the --layout of nanospeech prepare"
         elsewhere = in_tables(files) or f"{elsewhere} shards"
         return (

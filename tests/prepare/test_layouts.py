@@ -649,6 +649,12 @@ def test_paths_of_another_machine_have_a_remedy(waves, folder):
     assert ("write paths relative to the table" in skip.detail) is (folder != "gone/")
 
 
+def test_recordings_with_subtitles_alone_are_to_be_cut(waves):
+    (waves / "1.vtt").write_text("WEBVTT\n\n00:00.000 --> 00:01.000\nHello.\n")
+    with pytest.raises(InputError, match=r"subtitles, such as 1\.vtt.* prepare cut .* to 1\.txt"):
+        find([waves])
+
+
 def test_rows_of_too_many_fields_are_told_together(waves, capsys):
     table = waves / "all.csv"
     rows = [f"{i % 2}.wav,Hello, friend" for i in range(7)]
