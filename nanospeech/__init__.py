@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .machine import let_blas_sleep, report_nothing
+from .machine import report_nothing, set_up_blas
 
 if TYPE_CHECKING:
     from nanospeech.speech.speaker import Speaker, Utterance
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-let_blas_sleep()
+set_up_blas()
 report_nothing()
 
 # what is exported, and the module that it is taken from when it is first asked for

@@ -73,8 +73,8 @@ def has_gpu() -> bool:
     return any(Path(p).exists() for p in GPU_DRIVERS) or shutil.which("nvidia-smi") is not None
 
 
-def let_blas_sleep() -> None:
-    """Lets the threads of NumPy's matrix products sleep when one is done; call it before NumPy.
+def set_up_blas() -> None:
+    """Has threads of NumPy's matrix products sleep, and bounds them; call it before NumPy.
 
     OpenBLAS has them spin for 2^26 ticks, some 25 ms, beside whatever comes next: a passage of 13
     seconds took 0.36 instead of 0.28 s of two cores. It also starts a thread for each core of the

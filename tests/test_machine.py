@@ -76,7 +76,7 @@ def test_numpy_gets_threads_for_the_quota_unless_set(monkeypatch, given):
     for limits, wanted in ([1, 3], given or {"OPENBLAS_NUM_THREADS": "1"}), ([], given):
         monkeypatch.setattr(os, "environ", environment := dict(given))
         monkeypatch.setattr(machine, "quotas", lambda limits=limits: limits)
-        machine.let_blas_sleep()
+        machine.set_up_blas()
         assert environment == {"OPENBLAS_THREAD_TIMEOUT": "4", **wanted}
 
 
