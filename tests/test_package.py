@@ -130,54 +130,6 @@ def test_readme_command_speaks(source):
     assert 0.5 < speech_in(source / "hello.wav") < 15
 
 
-# each extra's packages at work, in a few seconds: what a version lacks shows here, not to users
-LOWEST = """
-set -e
-printf 'Chapter 1\\n\\nIt was late.\\n' > book.txt
-nanospeech "It works." --output hello.mp3
-nanospeech book book.txt --output book.m4b
-nanospeech say-how --language de 'Am 3. Mai.'
-nanospeech --print-completion bash > completion
-python -c "
-import asyncio
-from nanospeech.serve.app import create_app
-from nanospeech.serve.service import SpeechService
-from nanospeech.serve.settings import Limits, ServeSettings
-from nanospeech.serve.wyoming import describe
-from nanospeech.text.pinyin import syllables
-from nanospeech import load_engine
-service = SpeechService(load_engine, Limits())
-service.warm()
-assert describe(service).event() and list(syllables('\u4f60\u597d')) == ['ni2', 'hao3']
-assert create_app(service, ServeSettings())
-service.close()
-"
-"""
-LOW_EXTRAS = "book", "completion", "languages", "serve", "wyoming", "zh"
-
-
-@pytest.mark.slow
-def test_the_lowest_versions_that_are_asked_for_do(built, tmp_path):
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    tables = "dependencies", *LOW_EXTRAS
-    lists = [
-        found[1]
-        for table in tables
-        if (found := re.search(rf"^{table} = \[(.*?)\]$", text, re.M | re.S))
-    ]
-    lowest = [f"{n}=={v}" for row in lists for n, v in re.findall(r'"([\w-]+)>=([\d.]+)"', row)]
-    environment = tmp_path / "env"
-    venv.create(environment, with_pip=True)
-    bin = environment / ("Scripts" if os.name == "nt" else "bin")
-    run([bin / "python", "-m", "pip", "install", "-q", *lowest, *built.glob("*.whl")], tmp_path)
-    paths = {"PATH": f"{bin}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | paths
-    done = subprocess.run(
-        ["bash", "-c", LOWEST], cwd=tmp_path, env=env, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
 def test_import_loads_no_backend():
     code = "import sys, nanospeech.generate, nanospeech.speech.speaker; print(sorted(sys.modules))"
     names = run([sys.executable, "-c", code], ROOT).stdout

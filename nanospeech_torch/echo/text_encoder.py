@@ -70,7 +70,9 @@ def network_of(files: TextEncoderFiles) -> nn.Module:
     if files.kind == "t5gemma":
         whole = {**files.whole, "is_encoder_decoder": False}
         config = transformers.T5GemmaConfig.from_dict(whole)
-        return transformers.T5GemmaEncoderModel(config).encoder
+        network = transformers.T5GemmaEncoderModel(config).encoder
+        network.set_attn_implementation("eager")  # others leave the cap of its scores out
+        return network
     module: Any = require("transformers.models.t5gemma2.modeling_t5gemma2", "t5")
     configs: Any = require("transformers.models.t5gemma2.configuration_t5gemma2", "t5")
     config = configs.T5Gemma2TextConfig.from_dict(files.config)
