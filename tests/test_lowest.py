@@ -34,9 +34,13 @@ service.warm()
 assert describe(service).event() and list(syllables('\u4f60\u597d')) == ['ni2', 'hao3']
 assert create_app(service, ServeSettings())
 service.close()
+import soundfile
+from nanospeech.measure.metrics import dnsmos
+from nanospeech.measure.wer import normalize
+assert normalize('Two.') == '2' and dnsmos(soundfile.read('hello.mp3', dtype='float32')[0])
 "
 """
-LOW_EXTRAS = "book", "completion", "languages", "serve", "wyoming", "zh"
+LOW_EXTRAS = "book", "completion", "eval", "languages", "serve", "wyoming", "zh"
 # what of an extra works with the torch of this environment: packages, and what Python is to run
 BESIDE_TORCH = {
     "t5": (
@@ -54,10 +58,12 @@ def lowest(table: str) -> dict[str, str]:
 
 
 def install(folder: Path, *packages: object) -> Path:
-    """A new environment with these packages; the folder of its programs."""
+    """A new environment with these packages and what they name; the folder of its programs."""
     venv.create(folder, with_pip=True)
     programs = folder / ("Scripts" if os.name == "nt" else "bin")
-    run([programs / "python", "-m", "pip", "install", "-q", *packages], folder)
+    pip = [programs / "python", "-m", "pip"]
+    run([*pip, "uninstall", "-q", "-y", "setuptools"], folder)  # as from Python 3.12 on
+    run([*pip, "install", "-q", *packages], folder)
     return programs
 
 
