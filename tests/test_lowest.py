@@ -43,6 +43,7 @@ assert normalize('Two.') == '2' and dnsmos(soundfile.read('hello.mp3', dtype='fl
 LOW_EXTRAS = "book", "completion", "eval", "languages", "serve", "wyoming", "zh"
 # what of an extra works with the torch of this environment: packages, and what Python is to run
 BESIDE_TORCH = {
+    "train": (["numpy", "datasets"], ["-c", "import datasets"]),
     "t5": (
         ["transformers"],
         ["-m", "pytest", "tests/echo/test_text_encoder.py", "-k", "own and torch"],
@@ -82,7 +83,7 @@ def test_the_lowest_versions_that_are_asked_for_do(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", BESIDE_TORCH)
 def test_the_lowest_versions_beside_torch_do(extra, tmp_path):
-    (names, words), versions = BESIDE_TORCH[extra], lowest(extra)
+    (names, words), versions = BESIDE_TORCH[extra], lowest("dependencies") | lowest(extra)
     bin = install(tmp_path / "env", *(f"{name}=={versions[name]}" for name in names))
     (site,) = (tmp_path / "env").glob("[lL]ib/**/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
