@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.test_package import ROOT, run
 
@@ -88,3 +90,15 @@ def test_the_lowest_versions_beside_torch_do(extra, tmp_path):
     (site,) = (tmp_path / "env").glob("[lL]ib/**/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     run([bin / "python", *words], ROOT)
+
+
+@pytest.mark.slow
+def test_the_constraints_are_met_on_the_lowest_python(tmp_path):
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (python,) = re.findall('requires-python = ">=(.*)"', text)
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    asked = [Requirement(line) for line in lines if not line.startswith("#")]
+    there = [r for r in asked if r.marker is None or r.marker.evaluate({"python_version": python})]
+    pinned = [f"{r.name}{r.specifier}" for r in there if r.name != "torch"]  # too large to look at
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--target", "none"]
+    run([*pip, "--only-binary=:all:", "--python-version", python, *pinned], tmp_path)
