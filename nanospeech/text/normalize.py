@@ -86,6 +86,8 @@ def _version(m: re.Match) -> str:
     return f" {m[1]} " if m[1] else " point x"
 
 
+# before a heart that ends what is said
+LOVING = "love|miss|thanks?|you|ya|much|guys|all|one|day|night|soon|birthday"
 MARKS = [
     # a note's number, as encyclopedias have it after a word or a stop: "He said.[1] Then"
     (
@@ -93,10 +95,11 @@ MARKS = [
         _note,
     ),
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
-    # faces and hearts of chats: ":D", ";P", "xD", "I <3 you", "thank you <3"
-    (r" (?:[:;]-?[DPpO]|xD+)(?=[\s.,!?]|\Z)", _face),
+    # faces and hearts of chats: ":D", ";P", "xD", ":-)", "I <3 you", "thank you <3"
+    (r" (?:[:;]'?-?(?:[DPpO]|[()]{1,9})|xD+)(?=[\s.,!?]|\Z)", _face),
     (r"<3 (?<=\bI <3 )(?=[a-z])", lambda m: "love "),
-    (r"\b((?i:love|miss|thanks?|you|ya|much|guys|all))(?: <3){1,5}(?=[\s.,!?]|\Z)", lambda m: m[1]),
+    (r"(?<=[!?])(?: <3){1,5}(?=\s*\Z|[\s.,!?]+[A-Z])", lambda m: ""),
+    (rf"\b((?i:{LOVING}))(?: <3){{1,5}}(?=[\s.,!?]|\Z)", lambda m: m[1]),
     (r"--", lambda m: " - "),
     (rf"(?<=[a-z]{{2}})(?:\.(?={STARTS}\b)|[!?](?=[A-Z][a-z]))", lambda m: f"{m[0]} "),
     (r"(?<=\d)(?:-(alpha|beta|dev|pre|preview|rc)[.-]?(?=\d)|\.(x)\b)", _version),
