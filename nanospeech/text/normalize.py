@@ -129,7 +129,12 @@ def _sign(m: re.Match) -> str:
     return SIGNS[m[0]] + " " * m.string[m.end() : m.end() + 1].isalnum()
 
 
-SIGN = [(f"[{re.escape(''.join(SIGNS))}]", _sign)]
+# units that no rule for numbers has taken: "two hrs", "many yrs. ago"
+LATE = r"(?<![^\s(\-])(hr|yr)s(?!\w)(\.(?!\w))?"
+SIGN = [
+    (f"[{re.escape(''.join(SIGNS))}]", _sign),
+    (LATE, lambda m: ("hours" if m[1] == "hr" else "years") + dates.stop(m, m[2])),
+]
 # and whether none of a stage's rules matches a text without digits
 STAGES = [
     ([(re.compile(pattern), rule) for pattern, rule in rules], counting)

@@ -52,10 +52,12 @@ OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "
 OTHERS |= {"asst.": "assistant", "mgr.": "manager", "Mgr.": "Manager", "pct.": "percent"}
 OTHERS |= {"acct.": "account", "Acct.": "Account", "lat.": "latitude"}
 OTHERS |= {"Suppl.": "Supplementary", "suppl.": "supplementary"}
-OTHERS |= {"encl.": "enclosed", "pls.": "please"}
+OTHERS |= {"appt.": "appointment", "encl.": "enclosed", "pls.": "please"}
 OTHERS |= {"a.m.": "ay em", "p.m.": "pee em", "a.k.a.": "ay K ay", "attn.": "attention"}
 CHAT = {"gr8": "great", "l8": "late", "l8r": "later", "m8": "mate", "w8": "wait"}
 CHAT |= {"2nite": "tonight", "2day": "today", "2moro": "tomorrow", "ur": "your"}
+CHAT |= {"b/c": "because", "mtg": "meeting", "mtgs": "meetings", "sry": "sorry", "Sry": "Sorry"}
+CHAT |= {"appt": "appointment", "appts": "appointments", "Mtg": "Meeting"}
 CHAT |= {"Gr8": "Great", "L8r": "Later"}  # but M8 is a motorway, and W8 a part of London
 # what never ends a sentence, whatever follows: "e.g. London"
 LEADING = {"e.g.", "i.e.", "E.g.", "I.e.", "cf.", "viz.", "vs.", "ca.", "incl.", "excl.", "approx."}
