@@ -32,7 +32,7 @@ HALVES = {"a": "ay em", "p": "pee em"}  # "A" alone would be read as the article
 # what may follow "p.m." and begin with a capital without beginning a sentence
 AFTER_TIME = re.compile(rf"\s+(?:{'|'.join([*DAYS, *MONTHS, 'Eastern', 'Pacific', 'Central'])})\b")
 OPENS = re.compile(rf"[\"')]*\s*\Z|\s+[\"'(]?{STARTS}\b")
-SENTENCE = re.compile(r"\s*\Z|\s+[\"'(]?[A-Z]|[\"']|\)(?! [a-z])")
+SENTENCE = re.compile(r"\s*\Z|\s+[\"'(]?[A-Z]|[\"']|\)(?![.,;:!?]| [a-z])")
 # amounts after a month that are no days: "In May 20 percent"
 NO_DAY = r"(?!\d|[:/%]|[.,]\d|\s?%|\s(?:percent|per|people|million|billion|thousand)\b)"
 
