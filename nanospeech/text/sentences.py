@@ -64,7 +64,8 @@ TITLES = words(
 CLOSING = words(
     """etc inc ltd co corp bros jr sr dept est ave blvd rd ct pl a.m p.m ft lb lbs oz al mon tue
     tues wed thu thurs fri min mins max avg hr hrs sec secs tsp tbsp ph.d temp misc univ cont
-    ed deg sq pkg qt gal govt acct wk yr yrs appt"""
+    ed deg sq pkg qt gal govt acct wk yr yrs appt
+    pkgs lg"""
 )
 COUNTING = words(
     """no nos fig figs vol p pp ch sec eq eqs art op pt tab ref refs bldg rm ste fl ext jan feb mar

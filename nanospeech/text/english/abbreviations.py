@@ -52,6 +52,7 @@ OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "
 OTHERS |= {"asst.": "assistant", "mgr.": "manager", "Mgr.": "Manager", "pct.": "percent"}
 OTHERS |= {"acct.": "account", "Acct.": "Account", "lat.": "latitude"}
 OTHERS |= {"Suppl.": "Supplementary", "suppl.": "supplementary"}
+OTHERS |= {"pkg.": "package", "pkgs.": "packages", "lg.": "large"}
 OTHERS |= {"appt.": "appointment", "encl.": "enclosed", "pls.": "please"}
 OTHERS |= {"a.m.": "ay em", "p.m.": "pee em", "a.k.a.": "ay K ay", "attn.": "attention"}
 CHAT = {"gr8": "great", "l8": "late", "l8r": "later", "m8": "mate", "w8": "wait"}
@@ -206,6 +207,12 @@ def _title(m: re.Match) -> str:
     return TITLES[(m[1] or m[2]).capitalize()] + " "
 
 
+def _doses(m: re.Match) -> str:
+    return (
+        f"every {cardinal(int(m[1]))}" + (f" to {cardinal(int(m[2]))}" if m[2] else "") + " hours"
+    )
+
+
 SIDES = {"N": "North", "S": "South", "E": "East", "W": "West"}
 ROADS = (
     rf"(?:{'|'.join(WAYS)}|Street|Avenue|Boulevard|Road|Drive|Highway|Parkway|Square|Lane|Court"
@@ -326,6 +333,9 @@ RULES = [
             + stop(m, "." * (m[0][-1] == "."))
         ),
     ),
+    # doses: "q6h", "q4-6h" and "500 mg x 7 days"
+    (r"\bq(\d{1,2})(?:-(\d{1,2}))?h(?:rs?)?\b", _doses),
+    (r"(?<=[a-z.] )x (?=\d{1,3} (?:day|week|month|dose)s?\b)", lambda m: "for "),
     # "5% p.a.", "£30,000 p.a."
     (
         r"(?<=[\dk%]) ?p\.a\.(?!\w)|(?<=%) ?pa\b",

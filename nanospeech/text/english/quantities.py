@@ -179,6 +179,8 @@ def _fraction(m: re.Match) -> str:
     reckoned = RECKONING.match(m.string, m.end(3)) or RECKONED.search(
         m.string[max(0, m.start() - 30) : m.start()]
     )
+    if n + d == 100 and d < 50 and m.string[max(0, m.start() - 1) : m.start()] == "(":
+        reckoned = RECKONING.match(m.string, m.end(3))  # "beef (80/20)"
     if not whole and not reckoned:
         if n + d == 100 and d < 50:
             return f"{cardinal(n)} {cardinal(d)}"  # "a 60/40 split"
@@ -366,6 +368,7 @@ RULES = [
         r"(?<![\w.,])(\d{1,2})(?: x)? (\d{1,4}) ?(mg|g|kg|ml|cl|l|oz|lb|GB|TB)(?= [a-z]{3,})",
         lambda m: f"{m[1]} {m[2]}-{m[3]}",
     ),
+    (rf"{START}({NUMBER})\s?x\s?(?=10(?:\^| to the power))", lambda m: f"{m[1]} times "),
     (rf"{START}({NUMBER}(?:\s?(?:{SIDES}))?)\s?x\s?(?=\d)", lambda m: f"{m[1]} by "),
     (rf"{START}({NUMBER})m(?= (?:{CROWDS})\b)", lambda m: f"{amount(m[1])} million"),
     (r"(?<!\w)\.(\d\d)(?=[ -]cal(?:iber|ibre|\.))", lambda m: number(m[1])),
