@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from . import any_of, inches, temperatures, words
+from . import any_of, inches, temperatures
 from .abbreviations import CODES, NAME
+from .adjectives import BOUGHT, is_adjective
 from .dates import stop
 from .number_words import NUMBER, START, WHOLE, amount, cardinal, digits, fraction, number
 from .units import PER, UNITS, plural
@@ -32,16 +33,9 @@ SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?"
 SIGN += r"(R\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)\s|Rs\.?\s?(?=\d)|[$£€¥₹₩₽₺₪₿])\s?"
 RULER = (32, 64, 100)  # parts that things are measured in: "5/64 inch"
 STATE_NAMES = [name.replace("_", " ") for name in CODES.values()]
-SINGLE = re.compile(r"\b[Aa]n?\s(?:[\d.,]+ to )?\Z")  # "a 45° angle", "a 5 to 10 km run"
 COMPASS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 # counted in millions, where "m" could be meters: "1.1m people"
 CROWDS = "people|users|jobs|customers|subscribers|viewers|voters|households|barrels|copies|doses"
-# what a sum is an adjective of: "the $64,000 question", "a three-year, $45 million deal"
-BOUGHT = words(
-    """deal contract bill project fine lawsuit suit loan grant budget package program plan fund
-    settlement investment home house mansion bailout gift prize loss profit question offer bid
-    takeover acquisition merger gap deficit surplus donation bond salary check"""
-)
 # what stands before a number that is reckoned with
 RECKONED = re.compile(
     r"(?i)(?:[-+*/=(]\s?|\b(?:divid\w+|calculate|compute|simplify|solve|what is|what's)\b"
@@ -99,7 +93,7 @@ def _measure(m: re.Match) -> str:
     if unit == "bps" and len(count) < 4:
         rated = RATED.search(m.string[max(0, m.start() - 80) : m.end() + 40])
         noun = "basis point" if rated else noun
-    single = hyphen == "-" or SINGLE.search(m.string[max(0, m.start() - 40) : m.start()])
+    single = hyphen == "-" or is_adjective(m, unit)
     said = f"{amount(count)} {noun if single else plural(count, noun)}"
     if unit[-1] == "." and not per and (unit != "in." or NAME.match(m.string, m.end())):
         dot = "."
