@@ -21,7 +21,16 @@ from nanospeech.text.english.number_words import (
     year,
 )
 
-from .english import STARTS, abbreviations, addresses, dates, identifiers, lasting, quantities
+from .english import (
+    STARTS,
+    abbreviations,
+    addresses,
+    dates,
+    identifiers,
+    lasting,
+    quantities,
+    references,
+)
 from .traced import Traced
 
 __all__ = ["cardinal", "expand", "number", "ordinal", "year"]
@@ -141,6 +150,7 @@ STAGES = [
     for rules, counting in (
         (addresses.RULES, False),
         (MARKS, False),
+        (references.RULES, False),
         (lasting.RULES, True),
         (dates.RULES, False),
         (abbreviations.RULES, False),

@@ -69,7 +69,7 @@ CLOSING = words(
 )
 COUNTING = words(
     """no nos fig figs vol p pp ch sec eq eqs art op pt tab ref refs bldg rm ste fl ext jan feb mar
-    apr jun jul aug sep sept oct nov dec apt rte ca"""
+    apr jun jul aug sep sept oct nov dec apt rte ca n nn ps"""
 )
 # signs that the vocabulary may lack, and what to read for them
 SIGNS = {"[": "(", "]": ")", "{": "(", "}": ")", "¿": "", "¡": "", "․": "."}

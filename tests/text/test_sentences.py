@@ -43,7 +43,12 @@ SPLITS = [
     ["Bldg. 5, Rm. 12, see Tab. 3 and Ref. 4. ", "On Mon. or Tue. we left, a.k.a. late. ", "Bye."],
     ["Add 1 tsp. salt and bake 20 min. or until golden, max. 30 min. ", "Then serve."],
     ["Mt. Everest, Ft. Worth, Apt. 4B, Rte. 66 and Roe v. Wade. ", "He is 6 ft. ", "Yes."],
-    ["She has a Ph.D. in law from ca. 1990. ", "It took 5 hrs. of work. ", "So it ended."],
+    [
+        "She has a Ph.D. in law from ca. 1990. ",
+        "See n. 12 and Ps. 23. ",
+        "It took 5 hrs. of work. ",
+        "So it ended.",
+    ],
 ]
 
 
