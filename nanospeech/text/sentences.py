@@ -333,6 +333,8 @@ def _ends(text: str, start: int, match: re.Match, language: Language | None) -> 
         return not (following.isdigit() or of)
     if name in TITLES or re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word):
         return False
+    if following.islower() and re.fullmatch(r"[A-Z][a-z]{0,4}\.[A-Z][a-z]{0,4}", word):
+        return False  # an M.Phil. in law
     if len(word) == 1 and word.isupper():  # an initial, or the word I
         return word == "I" and not re.match(r"[A-Z]\.", text[match.end() :])
     opens = match.start() - start < LONGEST and before.strip() == word

@@ -44,7 +44,7 @@ SPLITS = [
     ["Add 1 tsp. salt and bake 20 min. or until golden, max. 30 min. ", "Then serve."],
     ["Mt. Everest, Ft. Worth, Apt. 4B, Rte. 66 and Roe v. Wade. ", "He is 6 ft. ", "Yes."],
     [
-        "She has a Ph.D. in law from ca. 1990. ",
+        "She has a Ph.D. and an M.Phil. in law from ca. 1990. ",
         "See n. 12 and Ps. 23. ",
         "It took 5 hrs. of work. ",
         "So it ended.",

@@ -194,6 +194,12 @@ def _initial(m: re.Match) -> str:
     return ("ay" if m[1] == "A" else m[1]) + stop + " "
 
 
+def _abbreviated(m: re.Match) -> str:
+    """Prince N. and bill S. 47, whose sentence goes on; "plan B. then" does not."""
+    before = m.string[max(0, m.start() - 30) : m.end(1)]
+    return m[0] if LETTER_BEFORE.search(before) else letters(m[1])
+
+
 def _spelled(m: re.Match) -> str:
     return letters(m[1]) + ("'s" if m[2] else "")
 
@@ -365,5 +371,6 @@ RULES = [
     (rf"\b([A-HJ-Z])\.\s+(?=[A-Z][a-z.'])(?!{STARTS}\b(?!\.))", _initial),
     (rf"\b(?!{STARTS}\b)([A-Z][a-z]+ I|I)\.\s+(?=[A-Z]\.)", _initial),
     (rf"\b(?!{STARTS}\b)([A-Z][a-z]+ I)\.\s+(?=[A-Z][a-z])(?!{STARTS}\b)", _initial),
+    (r"(?<![\w.'&])([A-HJ-Z])\.(?= {1,2}(?:[+$£€¥₹#&<>=@~]|[-.]{0,2}[a-z\d]))", _abbreviated),
     (r"(?<=[ \\/|&+=@^*_<>~])A(?=[.,;:!?)]|$)(?!\.\w)", lambda m: "ay"),  # "Plan A."
 ]
