@@ -30,6 +30,7 @@ from .english import (
     lasting,
     quantities,
     references,
+    shillings,
 )
 from .traced import Traced
 
@@ -151,6 +152,7 @@ STAGES = [
         (addresses.RULES, False),
         (MARKS, False),
         (references.RULES, False),
+        (shillings.RULES, True),
         (lasting.RULES, True),
         (dates.RULES, False),
         (abbreviations.RULES, False),
