@@ -344,7 +344,7 @@ RULES = [
     (r"(?<=[a-z.] )x (?=\d{1,3} (?:day|week|month|dose)s?\b)", lambda m: "for "),
     # "5% p.a.", "£30,000 p.a."
     (
-        r"(?<=[\dk%]) ?p\.a\.(?!\w)|(?<=%) ?pa\b",
+        r"(?:(?<=[\dk%])|(?<=[bmlt]n)|(?<=\dm)|(?<=lion)) ?p\.a\.(?!\w)|(?<=%) ?pa\b",
         lambda m: " per year" + stop(m, "." * (m[0][-1] == ".")),
     ),
     (

@@ -26,9 +26,16 @@ MONEY |= {code: MONEY["₹"] for code in ("INR", "Rs", "Rs.")}
 COUNTRIES = {"US": "U S", "C": "Canadian", "CA": "Canadian", "A": "Australian", "AU": "Australian"}
 COUNTRIES |= {"NZ": "New Zealand", "HK": "Hong Kong", "S": "Singapore"}
 MAGNITUDES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
-MAGNITUDES |= {"t": "trillion", "tn": "trillion", "trn": "trillion"}
+MAGNITUDES |= {
+    "mln": "million",
+    "mm": "million",
+    "bln": "billion",
+    "t": "trillion",
+    "tn": "trillion",
+    "trn": "trillion",
+}
 BY_WORD = r"(?:[MmBb]|[Tt]r|[Qq]uadr)illion|thousand|hundred|lakh|crore"
-SCALE = rf"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]({BY_WORD})\b)?"
+SCALE = rf"(?:\s?(k|mm|ml?n|m|bl?n|b|trn|tn|t|K|M|B|T)\b|[\s-]({BY_WORD})\b)?"
 SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?"
 SIGN += r"(R\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)\s|Rs\.?\s?(?=\d)|[$£€¥₹₩₽₺₪₿])\s?"
 RULER = (32, 64, 100)  # parts that things are measured in: "5/64 inch"
@@ -395,7 +402,7 @@ RULES = [
     ),
     (rf"{START}({NUMBER})(?:k|(?<=\d\d)K)\b", lambda m: f"{amount(m[1])} thousand"),
     (
-        rf"{START}({NUMBER})\s?(mn|bn|tn|M)\b",
+        rf"{START}({NUMBER})\s?(ml?n|bl?n|tn|M)\b",
         lambda m: f"{amount(m[1])} {MAGNITUDES[m[2].lower()]}",
     ),
 ]
