@@ -311,7 +311,8 @@ RULES = [
     (r"\b7([0-8]7)s\b", lambda m: f"seven {cardinal(int(m[1]))}s"),
     (r"\b(I-\d{1,3}) ([NSEW])\b(?!\.)", lambda m: f"{m[1]} {COMPASS[m[2]]}"),
     (
-        rf"((?:, (?:{any_of(STATE_NAMES)})|\bD C) )(\d{{5}}(?:-\d{{4}})?)(?!\w|[.,]\d)",
+        rf"((?:, (?:{any_of(STATE_NAMES)}|[NRS] [CDHIJMY])|\bD C) )(\d{{5}}(?:-\d{{4}})?)"
+        r"(?!\w|[.,]\d)",
         _short_number,
     ),
     (r"(?<=, [A-Z]{2} )(\d{5})(?:-(\d{4}))?(?!\w|[.,]\d)", _phone),
