@@ -176,7 +176,7 @@ def _time(m: re.Match) -> str:
     o_clock = " o'clock" if 0 < int(hour) < 13 else " hundred"
     past = f" {pair(minute)}" if minute != "00" else "" if half else o_clock
     if second and second != "00":
-        past = f" {pair(minute)} {pair(second)}"
+        past = f" {pair(minute) if minute != '00' else 'oh oh'} {pair(second)}"
     return cardinal(int(hour)) + past + _half(m, half, dot, zone)
 
 
@@ -273,6 +273,18 @@ RULES = [
     ),
     (rf"(?<![\w/.,-])(?<!\d )(1[0-2]|0?[1-9])/([12]?\d|3[01]){NO_DATE}", _improper),
     (rf"(?<![\w-])(\d{{1,2}})-{MONTH}(?:-([12]\d{{3}}|\d\d)|(?! \d))(?![\w-])", _dashed),
+    (rf"(?<![\w.,:/$-])(\d{{1,2}} {MONTH}) ?- ?(?=\d{{1,2}} {MONTH})", lambda m: m[1] + " to "),
+    # of trains and, after "at", of the day: "the 7.15 train", "at 8.30 this morning"
+    (
+        r"(?<![\w.,$£€-])(1?\d|2[0-3])\.([0-5]\d)(?= (?:train|bus|ferry|flight|tram|coach)\b)",
+        lambda m: f"{m[1]}:{m[2]}",
+    ),
+    (
+        r"\b((?:[Aa]t|[Bb]y|[Uu]ntil|[Bb]efore|[Aa]fter|[Aa]bout) )(1?\d|2[0-3])\.([0-5]\d)"
+        r"(?= (?:this (?:morning|afternoon|evening)|tonight|tomorrow|sharp|o'clock"
+        r"|in the (?:morning|afternoon|evening)|every (?:day|morning|evening|night))\b)",
+        lambda m: f"{m[1]}{m[2]}:{m[3]}",
+    ),
     (
         rf"{MONTH}((?: \d{{1,2}}(?:st|nd|rd|th)?)?(?:,? [12]\d{{3}})?)\s?-\s?{MONTH}",
         lambda m: f"{month(m[1])}{m[2]} to {month(m[3])}{_ending(m, m[3] in MONTHS)}",
