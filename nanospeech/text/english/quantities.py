@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from . import any_of, inches, temperatures
+from . import any_of, elsewhere, inches, temperatures
 from .abbreviations import CODES, NAME
 from .adjectives import BOUGHT, is_adjective
 from .dates import stop
@@ -136,20 +136,6 @@ def _short_number(m: re.Match) -> str:
     return m[1] + digits(m[2])
 
 
-def _grouped(m: re.Match) -> str:
-    """1.234,56 as it is written in English."""
-    return f"{m[1].replace('.', ',')}.{m[2]}"
-
-
-def _euros(m: re.Match) -> str:
-    return f"€{_grouped(m)}"
-
-
-def _spaced(m: re.Match) -> str:
-    """1 000 000 as it is written in English."""
-    return m[1].replace(" ", ",")
-
-
 def _book_number(m: re.Match) -> str:
     """An ISBN, digit by digit."""
     groups = re.findall(r"[\dX]+", m[2])
@@ -245,7 +231,6 @@ def _scientific(m: re.Match) -> str:
 
 SIDES = "mm|cm|m|km|ft|in|px"  # units that may stand before "x": 4m x 3m
 RATED = re.compile(r"(?i)\b(?:yields?|rates?|margins?|spreads?|hikes?|cuts?|fed|bank|fell|rose)\b")
-SPACED, ALONE = r"(?<![\w.,-])(?<!\d )", r"(?! ?\d)(?![\w-]|[.,]\d)"  # of a number with spaces
 ASKED = r"\b((?:[Ww]hat(?: is|'s)|[Cc]alculate|[Cc]ompute|[Ss]olve) )"
 RANGE = rf"{START}((?<![\w^-]){WHOLE}(?:\.\d+)?%?)"
 # what rents and wages are for, behind the sum: "£850pcm"
@@ -266,13 +251,7 @@ RULES = [
         lambda m: f"{m[1]} {m[2]} ",
     ),
     (r"(?<=£)(\d{1,9}\.\d\d)p\b", lambda m: m[1]),
-    # as written elsewhere: 1.234,56 and 1 000 000
-    (r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){0,4}),(\d\d)\s?(?:€|EUR\b)", _euros),
-    (r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,4}),(\d\d)(?!\w|[.,]\d)", _grouped),
-    (r"(?<=€)(\d{1,3}),(\d\d)(?!\w|[.,]\d)", _grouped),
-    (r"(?<![\w.,])\d{1,3}(?:\.\d{3}){2}(?!\w|[.,]\d)", lambda m: m[0].replace(".", ",")),
-    (rf"{SPACED}([1-9]\d?(?: \d{{3}}){{2,4}}){ALONE}", _spaced),
-    (rf"{SPACED}([1-9]\d{{0,2}}(?: \d{{3}}){{0,3}} 000){ALONE}", _spaced),
+    *elsewhere.RULES,
     (r"\b(ISBN(?:-1[03])?:? ?)(97[89][\d -]{10,14}|\d[\d -]{8,11}[\dX])(?![\w-])", _book_number),
     (rf"(?<![\w$£€])\$({NUMBER})\s?(USD|CAD|AUD)\b", lambda m: f"{m[2]} {m[1]}"),
     (r"(?<![\w$£€])([$£€])(10+)s\b", _hundreds),
