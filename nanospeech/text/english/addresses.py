@@ -39,8 +39,16 @@ def _address(m: re.Match) -> str:
 
 def _hexadecimal(m: re.Match) -> str:
     """0x1F, as error messages have it, digit by digit."""
-    named = (number(c) if c.isdecimal() else "ay" if c in "aA" else c.upper() for c in m[1])
-    return "zero x " + " ".join(named)
+    return "zero x " + _named(m[1])
+
+
+def _named(text: str) -> str:
+    return " ".join(number(c) if c.isdecimal() else "ay" if c in "aA" else c.upper() for c in text)
+
+
+def _color(m: re.Match) -> str:
+    """#FF5733 and #FFFFFF, as web pages name colors."""
+    return "hash " + _named(m[1])
 
 
 def _tag(m: re.Match) -> str:
@@ -85,6 +93,11 @@ RULES = [
     ),
     (r"(?<=\b[A-Z]{3})\.(?=NET\b)", lambda m: " dot "),
     (r"\b([CF])#(?!\w)", lambda m: m[1] + " sharp"),
+    (
+        r"(?<![\w#&@])#((?=[A-Fa-f]{0,5}\d)(?=\d{0,5}[A-Fa-f])[\dA-Fa-f]{6}"
+        r"|([Ff])\2{2}(?:\2{3})?)(?!\w)",
+        _color,
+    ),
     (r"(?<![\w#@&])#(?=[A-Z]{1,4}-\d)", lambda m: "number "),  # "Order #A-113"
     (r"(?<![\w#@&])([#@])([^\W\d]\w*)", _tag),
     (r"(?<![\w.])0[xX]([\da-fA-F]{1,16})(?!\w)", _hexadecimal),
