@@ -56,6 +56,24 @@ def _copied(m: re.Match) -> str:
     return digits(m[0]) if found and not dated else m[0]
 
 
+def _parted(m: re.Match) -> str:
+    """ID 845 1234 5678, digit by digit; but "number 1 000 000"."""
+    groups = m[2].split()
+    return m[0] if groups[-1] == "000" else m[1] + ", ".join(map(digits, groups))
+
+
+def _record(m: re.Match) -> str:
+    """10W-5L-2D: wins, losses and draws."""
+    names = {
+        "W": ("win", "wins"),
+        "L": ("loss", "losses"),
+        "D": ("draw", "draws"),
+        "T": ("tie", "ties"),
+    }
+    parts = re.findall(r"(\d+)([WLDT])", m[0])
+    return ", ".join(f"{cardinal(int(n))} {names[kind][n != '1']}" for n, kind in parts)
+
+
 def _episode(m: re.Match) -> str:
     return f"season {cardinal(int(m[1]))}, episode {cardinal(int(m[2]))}"
 
@@ -83,6 +101,13 @@ RULES = [
     (
         rf"\b((?:{NAMED})(?: is)?:? )(\d{{1,12}}(?:-\d{{1,12}}){{1,3}})(?![\w-]|[.,]\d)",
         _identifier,
+    ),
+    (rf"\b((?:{NAMED}|I D)(?: is)?:? #?)(\d{{3,4}}(?: \d{{3,4}}){{1,4}})(?![\w-]|[.,]\d)", _parted),
+    (r"(?<![\w.-])\d{1,3}W-\d{1,3}[LDT](?:-\d{1,3}[LDT])?(?![\w-])", _record),
+    # of a telephone: "ext. 204", "extension 204"
+    (
+        r"\b([Ee]xtension )(\d{3,5})(?=[.;:!?)](?!\d)|,(?!\d)|\s*\Z| (?:or|and|to)\b)",
+        lambda m: m[1] + digits(m[2]),
     ),
     (rf"(?<=[ #])\d{{4,16}}(?![\w-]|[.,]\d| (?:{COUNTED})\b)", _copied),
     # a part with a zero before it is none of a range: "00123-456", but "1999-00"

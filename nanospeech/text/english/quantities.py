@@ -205,6 +205,11 @@ def _parted(m: re.Match) -> str:
     return f"{_fraction(m)} {plural(count, UNITS[unit])}" + stop(m, dot or "." * (unit[-1] == "."))
 
 
+def _caliber(m: re.Match) -> str:
+    """.22 and .357, without a point."""
+    return (f"{number(m[1])} " if m[1] else "") + number(m[2])
+
+
 def _powered(m: re.Match) -> str:
     """10^8 m/s, whose unit has no number but the power."""
     noun = plural("2", UNITS[m[2]]) + (f" per {PER[m[3]]}" if m[3] else "")
@@ -238,6 +243,7 @@ SPANS = {"pcm": "calendar month", "pw": "week", "pa": "year", "ph": "hour", "pp"
 SPANS |= {"p/m": "month", "p/w": "week", "p/a": "year", "p/h": "hour", "p/p": "person"}
 # what a price is for: "$0.45/share"
 SOLD = "share|unit|user|head|seat|piece|item|serving|guest|student|page|token|ticket"
+GUNS = "cal(?:iber|ibre)|rifle|pistol|revolver|handgun|bullet|round|[Mm]agnum|Colt"
 RULES = [
     (rf"([$£€]{NUMBER}(?:k|m|M|bn)?) ?/ ?(?=(?:{SOLD}|1[KM])\b)", lambda m: f"{m[1]} per "),
     (
@@ -352,7 +358,7 @@ RULES = [
     (rf"{START}({NUMBER})\s?x\s?(?=10(?:\^| to the power))", lambda m: f"{m[1]} times "),
     (rf"{START}({NUMBER}(?:\s?(?:{SIDES}))?)\s?x\s?(?=\d)", lambda m: f"{m[1]} by "),
     (rf"{START}({NUMBER})m(?= (?:{CROWDS})\b)", lambda m: f"{amount(m[1])} million"),
-    (r"(?<!\w)\.(\d\d)(?=[ -]cal(?:iber|ibre|\.))", lambda m: number(m[1])),
+    (rf"(?<!\w)\.(\d)?(\d\d)(?=[ -](?:cal\.|(?:{GUNS})s?\b))", _caliber),
     (r"(?<=\d) (?:ft|feet|foot)\.? (\d{1,2}) in\b(?!\.)", lambda m: f" ft {m[1]} in."),
     (rf"{START}({NUMBER})()(in)\b(?!-)()()(\.(?!\w))?", _measure),
     *temperatures.RULES,
