@@ -8,6 +8,13 @@ PLACE = r"\d{1,4}[a-f]"
 RULES = [
     (r"\bCf\.(?= )", lambda m: "Compare"),
     (r"\bPs(s?)\.? (?=\d{1,3}\b)", lambda m: f"Psalm{m[1]} "),
+    (r"\b(Op|op|[Ll]oc)\. cit(\.(?!\w))?", lambda m: f"{m[1]} cit" + stop(m, m[2])),
+    (r"(?<=[\d,;(] )cl\. ?(?=\d)", lambda m: "clause "),
+    (r"\bArt\. (?=[IVX]+,\s+(?:section|cl\.)\s)", lambda m: "Article "),
+    (
+        r"\b([Ll])(at|ong)\. (?=\d{1,3}(?:\.\d+)?°)",
+        lambda m: f"{m[1]}{m[2]}itude ",
+    ),
     # a note behind a comma or a number: "p. 45, n. 12", "112 n.3"
     (r"(?<=[\d,;(] )n(n?)\. ?(?=\d{1,4}\b)", lambda m: "notes " if m[1] else "note "),
     (r"(?<=\d) ?ff(\.(?!\w)|(?=[,;)]|\s*\Z))", lambda m: " and following" + stop(m, m[1])),
