@@ -43,6 +43,7 @@ STATE_NAMES = [name.replace("_", " ") for name in CODES.values()]
 COMPASS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 # counted in millions, where "m" could be meters: "1.1m people"
 CROWDS = "people|users|jobs|customers|subscribers|viewers|voters|households|barrels|copies|doses"
+CROWDS += "|homes|residents|visitors|tourists|followers|views|shares|tonnes|tons|children|patients"
 # what stands before a number that is reckoned with
 RECKONED = re.compile(
     r"(?i)(?:[-+*/=(]\s?|\b(?:divid\w+|calculate|compute|simplify|solve|what is|what's)\b"
