@@ -332,7 +332,7 @@ def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | S
     audio = next((files[suffix] for suffix in AUDIO if suffix in files), None)
     if audio is None:
         dotted = any(kind.endswith(AUDIO) for kind in files)
-        mend = "; a key ends at the first dot: pack it without others in its name" if dotted else ""
+        mend = "; a key ends at the first dot: pack it under a name without dots" if dotted else ""
         return Skip(name, "no audio file", f"it has {', '.join(sorted(files))}"[:80] + mend)
     given = [files[kind] for kind in (".json", ".txt") if kind in files]
     if not given:

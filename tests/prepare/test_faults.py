@@ -369,7 +369,10 @@ def test_what_a_mac_adds_and_names_with_dots_are_understood(tmp_path):
     (tmp_path / "._mac.tar").write_bytes(b"0")
     samples, skips = find([tmp_path])
     assert [(s.key, s.text) for s in samples] == [("x", "one")]
-    assert [(s.reason, s.detail) for s in skips] == [("no audio file", "it has .1.json, .1.mp3")]
+    detail = (
+        "it has .1.json, .1.mp3; a key ends at the first dot: pack it under a name without dots"
+    )
+    assert [(s.reason, s.detail) for s in skips] == [("no audio file", detail)]
     raw = next(s for _, s in TarSource([tmp_path / "mac.tar"]).open(0))
     assert clips.metadata(raw)["text"] == "one"
 

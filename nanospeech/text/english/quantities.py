@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from . import any_of, elsewhere, inches, temperatures
+from . import any_of, foreign_numbers, inches, temperatures
 from .abbreviations import CODES, NAME
 from .adjectives import BOUGHT, is_adjective
 from .dates import stop
@@ -258,7 +258,7 @@ RULES = [
         lambda m: f"{m[1]} {m[2]} ",
     ),
     (r"(?<=£)(\d{1,9}\.\d\d)p\b", lambda m: m[1]),
-    *elsewhere.RULES,
+    *foreign_numbers.RULES,
     (r"\b(ISBN(?:-1[03])?:? ?)(97[89][\d -]{10,14}|\d[\d -]{8,11}[\dX])(?![\w-])", _book_number),
     (rf"(?<![\w$£€])\$({NUMBER})\s?(USD|CAD|AUD)\b", lambda m: f"{m[2]} {m[1]}"),
     (r"(?<![\w$£€])([$£€])(10+)s\b", _hundreds),

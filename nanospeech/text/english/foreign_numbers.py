@@ -1,4 +1,4 @@
-"""Elsewhere: numbers as other countries write them, 1.234,56 and 1 000 000, in the English form."""
+"""Numbers as other countries write them, 1.234,56 and 1 000 000, in the English form."""
 
 from __future__ import annotations
 
