@@ -7,7 +7,7 @@ import pickle
 import warnings
 from enum import EnumMeta
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ METADATA_CLASSES = {
 # Where a checkpoint was written. Python 3.13 alone pickles the second module's name, and a system
 # makes no Path of another's
 PATH_MODULES = ("pathlib", "pathlib._local")
+UNPICKLER: Any = pickle._Unpickler  # the one in Python, of which a step can be replaced
 PATHS = {"Path": PurePath, "PosixPath": PurePosixPath, "WindowsPath": PureWindowsPath}
 
 
@@ -50,8 +51,15 @@ def member(owner: Any, name: Any) -> Any:
     raise CheckpointError(f"a checkpoint's .metadata asks for {name} of {owner}; not loaded")
 
 
-class MetadataUnpickler(pickle.Unpickler):
-    """Unpickles the classes of .metadata alone: a checkpoint cannot run code."""
+class MetadataUnpickler(UNPICKLER):
+    """Unpickles the classes of .metadata alone: a checkpoint runs no code and changes no class."""
+
+    def load_build(self) -> None:
+        if callable(self.stack[-2]):  # a class: what is set of it is set for the whole process
+            raise CheckpointError("a checkpoint's .metadata would change a class; not loaded")
+        super().load_build()
+
+    dispatch: ClassVar = {**UNPICKLER.dispatch, pickle.BUILD[0]: load_build}
 
     def find_class(self, module: str, name: str) -> Any:
         if module in ("builtins", "__builtin__") and name == "getattr":

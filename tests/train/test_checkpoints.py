@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.checkpoint.metadata import TensorProperties
+from torch.distributed.checkpoint.metadata import Metadata, TensorProperties
 
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.locks import alone
@@ -119,6 +119,22 @@ def test_metadata_that_would_run_code_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="not loaded"):
         SafeReader(path).read_metadata()
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "owner", ["pathlib\nPath", "torch.distributed.checkpoint.metadata\nMetadata"]
+)
+def test_metadata_that_would_change_a_class_of_the_process_is_refused(tmp_path, owner):
+    """A pickle can set attributes of what it names: the name of Path, say, is that of all paths."""
+    checkpoints = Checkpoints(tmp_path, 2)
+    save(checkpoints, 1)
+    path = checkpoints.newest()
+    assert path is not None
+    state = pickle.dumps((None, {"changed": "by a checkpoint"}), protocol=0)[:-1]
+    (path / ".metadata").write_bytes(f"c{owner}\n".encode() + state + pickle.BUILD + pickle.STOP)
+    with pytest.raises(CheckpointError, match="would change a class"):
+        SafeReader(path).read_metadata()
+    assert not hasattr(path, "changed") and not hasattr(Metadata, "changed")
 
 
 class OlderPickler(pickle.Pickler):
