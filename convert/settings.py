@@ -65,6 +65,14 @@ def parse_yaml(text: str) -> Any:
         ValueError: it is not YAML, or has aliases by which a few lines are too many values.
     """
     yaml = require("yaml", "vocos")
+    try:
+        return yaml.load(text, bounded_loader(yaml))
+    except yaml.YAMLError as e:
+        raise ValueError(str(e)) from e
+
+
+def bounded_loader(yaml: Any) -> type:
+    """A loader of plain values, which raises ValueError for aliases that are too many."""
 
     class Bounded(yaml.SafeLoader):
         def __init__(self, stream: str):
@@ -84,7 +92,4 @@ def parse_yaml(text: str) -> Any:
                 )
             return node
 
-    try:
-        return yaml.load(text, Bounded)
-    except yaml.YAMLError as e:
-        raise ValueError(str(e)) from e
+    return Bounded

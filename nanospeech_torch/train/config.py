@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from convert.settings import bounded_loader
 from nanospeech.architectures import ListenerConfig
 from nanospeech.config import (
     TOKENIZERS,
@@ -263,7 +264,8 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
     """
     yaml = require("yaml", "train")
     try:
-        values = parse(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+        text = Path(path).read_text(encoding="utf-8")
+        values = parse(yaml.load(text, bounded_loader(yaml)))
     except UnicodeDecodeError as e:
         raise InputError(f"{path} is not UTF-8 text: {e}; save it as UTF-8") from e
     except OSError as e:
@@ -277,9 +279,10 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
         raise InputError(f"{path} is not YAML{where}: {getattr(e, 'problem', None) or e}") from e
     except RecursionError as e:
         raise InputError(
-            f"{path} is nested too deeply, or an alias (*NAME) stands in what it is for; a run has"
-            " sections of plain settings"
+            f"{path} is nested too deeply; a run has sections of plain settings"
         ) from e
+    except ValueError as e:  # of aliases
+        raise InputError(f"cannot read {path}: {e}") from e
     values = {} if values is None else values
     if not isinstance(values, dict):
         raise InputError(f"{path} should hold a mapping, got {type(values).__name__}")
