@@ -26,7 +26,8 @@ LARGEST_RATIO = 200  # decompressed to compressed; text reaches about 10
 SMALL = 64 * 1024  # bytes that may have any ratio
 BLOCK = 64 * 1024
 UTF_8 = 0x800  # flag of a member whose name is in UTF-8
-END = b"PK\x05\x06"
+END, END_BYTES = b"PK\x05\x06", 22  # of the archive
+LOCATOR_64, END_64_BYTES = b"PK\x06\x07", 56 + 20  # of ZIP64's end, and both of them
 
 
 class Archive:
@@ -59,11 +60,17 @@ class Archive:
                 f"{self.path} has {size / MIB:.0f} MiB; at most {LARGEST_FILE // MIB} are read"
             )
         with self.path.open("rb") as f:
-            f.seek(max(0, size - 22 - 65_535))
+            f.seek(max(0, size - END_BYTES - 65_535 - END_64_BYTES))
             tail = f.read()
-        if (at := tail.rfind(END)) < 0:
+        # where zipfile looks for it: at the end, else before a comment
+        at = len(tail) - END_BYTES
+        if tail[at : at + 4] != END or tail[-2:] != b"\0\0":
+            at = tail.rfind(END)
+        if at < 0:
             raise zipfile.BadZipFile("it has no directory")
         directory = struct.unpack_from("<I", tail, at + 12)[0]
+        if tail[max(0, at - 20) : at].startswith(LOCATOR_64):  # which goes before, whatever is told
+            directory = struct.unpack_from("<Q", tail, at - END_64_BYTES + 40)[0]
         if directory > LARGEST_DIRECTORY:
             raise InputError(
                 f"{self.path} has a directory of {directory} bytes; at most {LARGEST_DIRECTORY}"

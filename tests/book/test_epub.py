@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import time
 import zipfile
 
@@ -293,6 +294,20 @@ def test_zip_bombs_are_refused_before_they_grow(tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "LARGEST_DIRECTORY", 100)
     with pytest.raises(InputError, match="a directory of"):
         open_book(path)
+
+
+def test_a_directory_is_as_large_as_zipfile_takes_it_to_be(tmp_path):
+    """ZIP64 tells its size once more, and an end's fields may hold what an end begins with."""
+    path = make_epub(tmp_path / "b.epub", PAGES)
+    data, large = path.read_bytes(), 9 << 20
+    plain = data[:-22] + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, large, len(data), 0)
+    twice = data[:-22] + struct.pack("<4s4s2H2LH", b"PK\5\6", b"PK\5\6", 1, 1, large, 0, 0)
+    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, 1, 1, large, 0)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, len(data) - 22, 1)
+    for changed in (plain, twice, data[:-22] + record + locator + data[-22:]):
+        path.write_bytes(changed)
+        with pytest.raises(InputError, match=f"has a directory of {large} bytes; at most"):
+            open_book(path)
 
 
 def test_a_size_that_the_header_understates_is_no_way_in(tmp_path):
