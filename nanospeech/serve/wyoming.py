@@ -131,7 +131,7 @@ class Talk:
         for name in ("data_length", "payload_length"):
             size = head.get(name) or 0
             if not isinstance(size, int) or not 0 <= size <= self.limits.body:
-                raise ValueError(f"{name} is {str(size)[:40]}")
+                raise ValueError(f"{name} is {ascii(size)[:40]}")
             wait = self.limits.body_deadline
             parts.append(await asyncio.wait_for(self.reader.readexactly(size), wait))
         more = json.loads(parts[0]) if parts[0] else {}

@@ -124,7 +124,16 @@ def test_a_text_that_grows_too_long_is_refused_once_and_logged(serve, caplog):
     assert "not spoken to its end: the text has more than 40 characters" in line
 
 
-@pytest.mark.parametrize("sent", [b"[" * 50_000, b"\xff\xfe", b"[1]", b'{"type": 1}'])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"[" * 50_000,
+        b"\xff\xfe",
+        b"[1]",
+        b'{"type": 1}',
+        rb'{"type": "ping", "data_length": "1\n\u001b]0;title\u0007"}',
+    ],
+)
 def test_what_is_no_event_ends_the_connection_with_a_line_in_the_log(server, sent, caplog):
     async def answered() -> bytes:
         listening = listen_wyoming(server.settings, 0)
@@ -138,7 +147,7 @@ def test_what_is_no_event_ends_the_connection_with_a_line_in_the_log(server, sen
 
     assert asyncio.run(answered()) == b""
     (line,) = caplog.messages
-    assert line.startswith("a Wyoming client sent what cannot be")
+    assert line.startswith("a Wyoming client sent what cannot be") and line.isprintable()
 
 
 @pytest.mark.parametrize(("code", "told"), [("de", "de"), ("", "en"), ("und", "en")])
