@@ -61,17 +61,18 @@ class Lexicon:
 
     def __init__(self, entries: Mapping[str, str | Entry]):
         self.entries: dict[str, Entry] = {}
-        # by the first run of letters: entries and the place of that run in them
-        self.index: dict[str, list[tuple[int, Entry]]] = {}
+        # by the first run of letters, its place in entries and their length: entries as written
+        self.index: dict[str, dict[tuple[int, int], dict[str, Entry]]] = {}
         for word, said in entries.items():
             entry = said if isinstance(said, Entry) else make_entry(word, said, "Python")
             self.entries[entry.written] = entry
         for entry in self.entries.values():
             run = RUN.search(entry.written)
             assert run is not None
-            self.index.setdefault(run[0].lower(), []).append((run.start(), entry))
-        for found in self.index.values():  # the longest first, then those of one case
-            found.sort(key=lambda pair: (-len(pair[1].written), pair[1].any_case))
+            found = self.index.setdefault(run[0].lower(), {})
+            found.setdefault((run.start(), len(entry.written)), {})[entry.written] = entry
+        for run, found in self.index.items():  # the longest first
+            self.index[run] = dict(sorted(found.items(), key=lambda of: -of[0][1]))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -115,13 +116,18 @@ class Lexicon:
         An entry is found where it is a word, or several, or one before 's.
         """
         text, at = text.translate(APOSTROPHE), 0
+        spaced = "".join(" " if c.isspace() else c for c in text)  # any space is one
         for run in RUN.finditer(text):
             if run.start() < at:
                 continue
-            for offset, entry in self.index.get(run[0].lower(), ()):
+            for (offset, length), entries in self.index.get(run[0].lower(), {}).items():
                 start = run.start() - offset
-                stop = start + len(entry.written)
-                if start >= at and same(entry, text[start:stop]) and alone(text, start, stop):
+                stop = start + length
+                if start < at:
+                    continue
+                piece = spaced[start:stop]  # of an entry of one case, else of one of any
+                entry = entries.get(piece) or entries.get(piece.lower())
+                if entry is not None and alone(text, start, stop):
                     yield Place(start, stop, entry)
                     at = stop
                     break
@@ -157,12 +163,6 @@ def make_entry(word: str, phonemes: str, source: str) -> Entry:
     if len(written) > LONGEST:
         raise InputError(f"{written[:40]!r}… has more than {LONGEST} characters")
     return Entry(written, tuple(parse_phonemes(phonemes)), source)
-
-
-def same(entry: Entry, text: str) -> bool:
-    """Whether a piece of a text is an entry's word; any space is one."""
-    text = "".join(" " if c.isspace() else c for c in text)
-    return text == entry.written or (entry.any_case and text.lower() == entry.written)
 
 
 def alone(text: str, start: int, stop: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -75,6 +76,15 @@ def test_the_longest_entry_and_the_one_of_its_case_go_first():
     around = said("Bread, New York's bread!", words)
     assert around[:6] == ["B", "R", "EH1", "D", ",", " "] and around[-6:-5] == [" "]
     assert around[6:14] == [*said("New York", words), "S"]
+
+
+def test_many_entries_that_begin_alike_are_found_as_fast_as_others():
+    """Clients of a server send lexicons: one of 50 kB, and a text of 4 kB, took a minute."""
+    alike = Lexicon({f"{'a ' * 40}x{i}": "AY1" for i in range(400)})
+    begun = time.process_time()
+    (place,) = alike.find(f"{'a ' * 500}x399 " + "a " * 500)
+    assert time.process_time() - begun < 0.5
+    assert place.entry.written.endswith("x399")
 
 
 def test_pieces_of_a_text_are_all_of_it():
