@@ -21,6 +21,7 @@ from .pronunciation import parse_phonemes
 
 LARGEST = 32 * 2**20  # bytes of a file
 LONGEST = 100  # characters of an entry
+MOST_TOKENS = 500  # of an entry, which a text may have often
 RUN = re.compile(r"[^\W_]+")
 APOSTROPHE = str.maketrans("’ʼ", "''")
 ANYTHING = re.compile(r"(?s).+")
@@ -162,7 +163,10 @@ def make_entry(word: str, phonemes: str, source: str) -> Entry:
         raise InputError(f"{word[:40]!r} is no word: it has no letter and no digit")
     if len(written) > LONGEST:
         raise InputError(f"{written[:40]!r}… has more than {LONGEST} characters")
-    return Entry(written, tuple(parse_phonemes(phonemes)), source)
+    tokens = tuple(parse_phonemes(phonemes))
+    if len(tokens) > MOST_TOKENS:
+        raise InputError(f"{written[:40]!r} has {len(tokens)} phonemes; at most {MOST_TOKENS}")
+    return Entry(written, tokens, source)
 
 
 def alone(text: str, start: int, stop: int) -> bool:

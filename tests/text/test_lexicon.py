@@ -87,6 +87,13 @@ def test_many_entries_that_begin_alike_are_found_as_fast_as_others():
     assert place.entry.written.endswith("x399")
 
 
+def test_the_phonemes_of_an_entry_have_an_end():
+    """A text may have its word thousands of times."""
+    assert len(said("a a", {"a": "B " * 500})) == 1001
+    with pytest.raises(InputError, match="'a' has 501 phonemes; at most 500"):
+        Lexicon({"a": "B " * 501})
+
+
 def test_pieces_of_a_text_are_all_of_it():
     vocab = [*phoneme_vocab(), "<laugh>"]
     tokenizer = Tokenizer("phonemes", vocab, Lexicon({"laugh": "AY1", "Łuk": "OY1", "us": "AW1"}))
