@@ -28,6 +28,7 @@ from nanospeech.errors import InputError, NanospeechError
 Main = Callable[..., int]
 T = TypeVar("T")
 NUMBERS = {"int": "a whole number", "float": "a number"}
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Parser(argparse.ArgumentParser):
@@ -343,10 +344,13 @@ def counted(count: int, noun: str) -> str:
 
 
 def say(message: str) -> None:
-    """One line on stderr, whatever is in the message, above progress bars that are drawn there."""
+    """One line on stderr, whatever is in the message, above progress bars that are drawn there.
+
+    Characters that would steer a terminal, as of a name in a model from elsewhere, are escaped.
+    """
     if sys.stderr is None:  # closed, or there is no console
         return
-    line = " ".join(str(message).split())
+    line = CONTROLS.sub(lambda c: f"\\x{ord(c[0]):02x}", " ".join(str(message).split()))
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     with bars.external_write_mode(sys.stderr) if bars else contextlib.nullcontext():
         sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")

@@ -120,7 +120,7 @@ def warn_of_imitation(name: str) -> None:
 def list_them(folder: Path) -> None:
     """Prints a table of a release's voices, and where their recordings are."""
     from nanospeech.release.folder import load_config
-    from nanospeech.release.voice_facts import VoiceFacts, load_facts, table
+    from nanospeech.release.voice_facts import VoiceFacts, load_facts, one_line, table
     from nanospeech.release.voices import added_voices, default_voice, own_voices, shipped_voices
 
     own = own_voices(folder)
@@ -142,7 +142,8 @@ def list_them(folder: Path) -> None:
     if not own and voices:
         print(f"{folder} has no voices of its own: it takes the recordings of those that ship")
     if preferred := load_config(folder).default_voice:
-        print(f"default: {default_voice(folder, preferred).name if own else preferred}")
+        spoken = default_voice(folder, preferred).name if own else preferred
+        print(f"default: {one_line(spoken)}")
     if any(f.is_narrow for f in facts.values()):
         print("* narrow: no sound above that, so it is duller than the others")
     recordings = [*voices.values(), *yours.values()]

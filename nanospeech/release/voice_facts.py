@@ -104,7 +104,7 @@ def table(voices: Mapping[str, VoiceFacts]) -> list[str]:
         wide = "" if facts.bandwidth is None else f"{facts.bandwidth / 1000:.1f} kHz"
         rows.append(
             (
-                name,
+                "".join(filter(str.isprintable, name)),
                 facts.sex,
                 facts.accent,
                 facts.origin,

@@ -79,6 +79,20 @@ def test_columns_of_a_table_are_those_of_a_terminal():
     assert behind == [" " * (7 - wide) + rest for wide in (4, 4, 2, 4, 3, 2)]
 
 
+def test_names_of_voices_do_not_steer_a_terminal(tmp_path, capsys):
+    """Folders of models come from anywhere."""
+    voice(tmp_path, '{"about": {"sex": "female"}}')
+    for file in (tmp_path / "voices").iterdir():
+        file.rename(file.with_name(file.name.replace("anna", "an\x1b[31mna\x9b2J")))
+    (tmp_path / "config.json").write_text('{"default_voice": "an\\u001b[31mna\\u009b2J"}')
+    (tmp_path / "model.safetensors").touch()
+    assert main(["voices", "list", "--model", str(tmp_path)]) == 0
+    assert "default: an[31mna2J\n" in (out := capsys.readouterr().out)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out)
+    assert main(["voices", "show", "nobody", "--model", str(tmp_path)]) == 2
+    assert r"an\x1b[31mna\x9b2J" in capsys.readouterr().err
+
+
 def test_voices_are_listed_with_their_facts(capsys):
     assert main(["voices", "list"]) == 0
     out = capsys.readouterr().out
