@@ -55,7 +55,8 @@ NAMED = re.compile(
     (?:[.:]?|\s*[.:—–-]\s*\S.{{0,60}}|\s.{{0,60}}(?<![.,;!?]))|(?:{ALONE})[.:]?)""",
     re.I | re.X,
 )
-FENCED = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re.M | re.S)
+# at most 99 marks: of a line of thousands every length would be tried
+FENCED = re.compile(r"^ {0,3}(`{3,99}|~{3,99})[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re.M | re.S)
 # what begins anew, also behind a line that is not blank
 BEGINS = r"[ \t]*$|\[\^[^\]\n]+\]:| {0,3}(?:#{1,6}[ \t]|[-*+][ \t]|1[.)][ \t]|[>|]|```|~~~)"
 # a footnote's paragraphs: those behind the first are indented
@@ -85,7 +86,7 @@ SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
     (rf"!\[{SAID}\](?:{LEADS}|\[[^\]\n]*\])", ""),  # a picture
     (rf"\[\^[^\]\n]{{1,99}}\]|\^\[{SAID}\]", ""),  # a footnote's marker, or all of it
     (rf"\[({SAID})\](?:{LEADS}|\[[^\]\n]*\])", lambda m: m[1]),  # links
-    (r"`+([^`\n]+?)`+", lambda m: m[1]),
+    (r"(?<!`)`+([^`\n]+?)`+", lambda m: m[1]),
     (r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S[^\n]*$", ""),  # where links lead
     (r"^[ \t]*[-*+][ \t]+(?:\[[ xX]\][ \t]+)?", ""),  # items
 ]
@@ -93,7 +94,7 @@ RULES = [(re.compile(pattern, re.M), rule) for pattern, rule in SIMPLE]
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 TAGGED = re.compile(r"</?[a-zA-Z][^<>\n]*>")
 AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^<>\s]+|[^<>\s@]+@[^<>\s@]+\.[^<>\s@]+)>")
-CODE = re.compile(r"(`+)[^`\n]+?\1")
+CODE = re.compile(r"(`{1,99})[^`\n]+?\1")
 TARGET = re.compile(r"\([^()\s]*[/.#:][^()\s]*\)")  # where a link leads, behind its text
 HIDDEN = 0x100000  # private characters, which take the place of markup
 

@@ -558,9 +558,10 @@ def test_lines_around_a_part_with_attributes_are_not_read(tmp_path, line):
     + [(" _a" * 20_000, "txt"), ("a" + " " * 100_000 + "b", "md")]
     + [("| - |" + "      |" * 20 + " sum |\n\na", "md")]
     + [("# a" + " " * 10_000 + "b", "md"), ("# a " + "{# " * 10_000 + "b", "txt")]
-    + [("[a](b()" * 10_000 + "b", "md"), ("[[a](b (\n" * 10_000 + "b", "md")],
+    + [("[a](b()" * 10_000 + "b", "md"), ("[[a](b (\n" * 10_000 + "b", "md")]
+    + [("`" * 60_000 + "\na", "md"), ("~" * 200_000 + "\na", "md")],
     ids=["stars", "comments", "brackets", "underscores", "spaces", "table", "heading", "names"]
-    + ["links", "lines of links"],
+    + ["links", "lines of links", "code", "fences"],
 )
 def test_signs_without_their_end_are_not_looked_for_again_and_again(tmp_path, text, kind):
     path = tmp_path / f"b.{kind}"
