@@ -68,17 +68,16 @@ def is_aligned(engine: Any) -> bool:
     return engine.config.dit.text_upsampling == "aligned"
 
 
-def align(aligner: Any, engine: Any, mel_NM: np.ndarray, chunk: Chunk, paced: Paced) -> Aligned:
+def align(aligner: Any, mel_NM: np.ndarray, chunk: Chunk, paced: Paced) -> Aligned:
     """The tokens of a chunk in its mel, before its pauses are set.
 
     Args:
         aligner: of choose_aligner.
-        engine: that made the mel.
         mel_NM: as it was made.
         chunk: of the mel.
-        paced: the mel with its pauses, and the alignment if the engine is the aligner.
+        paced: the mel with its pauses, and the alignment if the aligner made the mel.
     """
-    if aligner is engine and paced.ends is not None:
+    if paced.ends is not None:
         return Aligned(np.concatenate([[0], paced.ends]), chunk.characters)
     text, tokenizer = Traced.of(chunk.text), aligner.tokenizer
     edge = aligner.config.dit.edge
@@ -122,7 +121,7 @@ class Timeline:
     """
 
     def __init__(self, engine: Any, aligner: Any):
-        self.engine, self.aligner = engine, aligner
+        self.aligner = aligner
         audio = engine.config.audio
         self.rate, self.hop = audio.sample_rate, audio.hop_length
         self.samples = 0  # of the chunks that are complete
@@ -141,7 +140,7 @@ class Timeline:
             return
         overlap = min(int(CROSS_FADE * self.rate), self.samples, paced.samples(self.hop))
         begin = (self.samples - overlap + paced.silence[0]) / self.rate
-        spans = frames(align(self.aligner, self.engine, mel_NM, chunk, paced), chunk.words)
+        spans = frames(align(self.aligner, mel_NM, chunk, paced), chunk.words)
         at = begin
         for word, span in zip(chunk.words, spans):
             start = end = at

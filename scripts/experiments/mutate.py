@@ -99,6 +99,7 @@ MODULES = {
     "pauses": ("nanospeech/speech/pauses.py", ["tests/speech/test_pauses.py", *WORDS]),
     "streaming": ("nanospeech/speech/streaming.py", ["tests/speech/test_streaming.py"]),
     "user_voices": ("nanospeech/release/user_voices.py", ["tests/commands/test_voices.py"]),
+    "words": ("nanospeech/speech/words.py", ["tests/speech/test_words.py"]),
     "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long

@@ -8,10 +8,11 @@ import pytest
 
 from nanospeech import CheckpointError, InputError, OutputOptions
 from nanospeech.audio.mel import log_mel
-from nanospeech.speech.chunks import Word
-from nanospeech.speech.pauses import sounds
+from nanospeech.speech.chunks import CROSS_FADE, Chunk, Word
+from nanospeech.speech.pauses import Paced, sounds
 from nanospeech.speech.script import parts, share
-from nanospeech.speech.words import Timeline
+from nanospeech.speech.words import Aligned, Timeline, align
+from nanospeech.speech.words import frames as frames_of
 from nanospeech.text.markup import read_markup
 from nanospeech.text.traced import Traced
 from nanospeech.text.written import Written
@@ -239,3 +240,32 @@ def test_no_word_ends_behind_the_speech():
     line.waiting = [Word("one", 0.2, 1.5, 0, 0), Word("two", 1.5, 1.6, 0, 4)]
     assert line.take(RATE) == ()
     assert [(w.start, w.end) for w in line.take(RATE, last=True)] == [(0.2, 1.0), (1.0, 1.0)]
+
+
+def test_a_word_that_goes_on_waits_and_one_at_the_end_of_a_piece_is_complete():
+    line = Timeline(EchoEngine(), None)
+    one, two = Word("one", 0.2, 1.0, 0, 0), Word("two", 1.0, 1.5, 0, 4)
+    line.waiting, line.cut = [one, two], True
+    assert line.take(RATE - 1) == () and line.take(RATE) == (one,)
+    assert line.take(2 * RATE) == () and line.take(2 * RATE, last=True) == (two,)
+
+
+def test_chunks_are_counted_without_their_cross_fades():
+    line, fade = Timeline(EchoEngine(), None), int(CROSS_FADE * RATE)
+    counts = []
+    for samples in (100, 1000, 2000, 500):  # shorter ones fade over all of themselves
+        list(line.counted([np.zeros(60), np.zeros(samples - 60)]))
+        counts.append(line.samples)
+    assert counts == [100, 1000, 3000 - fade, 3000 - fade]
+
+
+def test_tokens_are_between_the_edges_of_the_mel_and_words_are_half_open():
+    engine, mel = ToneEngine(), np.zeros((9, 100), np.float32)
+    chunk = Chunk("ab", np.array([0, 1, 2, 0]), 9, 1, characters=np.array([-1, 0.5, 1.5, -1]))
+    for ends, edges in ((None, [0, 2, 4, 6, 9]), (np.array([1, 5, 7, 9]), [0, 1, 5, 7, 9])):
+        found = align(engine, mel, chunk, Paced(mel, 9, ends=ends))
+        assert found.edges.tolist() == edges
+        assert found.characters.tolist() == [-1, 0.5, 1.5, -1]
+    found = Aligned(np.array([0, 2, 5, 9]), np.array([0.0, 1.0, 2.0]))
+    words = [Written("ab", 0, 0, 2), Written("-", 2, 2, 2), Written("c", 3, 2, 3)]
+    assert frames_of(found, words) == [(0, 5), None, (5, 9)]
