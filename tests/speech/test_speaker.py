@@ -1,12 +1,10 @@
 """Speaker: laws of the way from text to audio, on an engine whose mels are known."""
 
 import dataclasses
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile as sf
 
 from nanospeech import InputError, Speaker
 from nanospeech.audio import wave as audio
@@ -329,16 +327,6 @@ def test_wrong_wishes_are_input_errors(wrong, message):
         speaker(**wrong)
     with pytest.raises(InputError, match="no audio, only text"):
         Speaker(EchoEngine(), ref_text="x")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("path", [io.BytesIO(), b"hello.wav", None])
-def test_speech_is_saved_by_a_path_and_says_what_writes_an_open_file(path):
-    spoken = speaker(EchoEngine()).speak(TEXT)
-    with pytest.raises(InputError, match="path should be the path of a file"):
-        spoken.save(path)
-    file = io.BytesIO()
-    sf.write(file, spoken.wave, spoken.sample_rate, format="WAV")  # as the message says
-    assert np.allclose(audio.read(file.getvalue()), spoken.wave, atol=1e-4)
 
 
 def test_an_offset_of_samples_is_taken_off_as_that_of_a_file():
