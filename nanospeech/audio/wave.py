@@ -111,7 +111,7 @@ def mono(wave_NC: np.ndarray) -> np.ndarray:
         float32 (n,).
     """
     mean = wave_NC.mean(axis=1)
-    if wave_NC.shape[1] > 1 and len(wave_NC):
+    if wave_NC.shape[1] > 1:
         power = np.einsum("nc,nc->c", wave_NC, wave_NC, dtype=np.float64)
         if np.einsum("n,n", mean, mean, dtype=np.float64) < CANCELLED * power.max():
             return wave_NC[:, power.argmax()].copy()
@@ -236,7 +236,7 @@ def loud_span(wave: np.ndarray, rate: int = SAMPLE_RATE, below_db: float = 40) -
     Args:
         below_db: a block is loud if it is at most this far below the loudest one.
     """
-    block = max(1, rate // 100)
+    block = rate // 100
     count = -(-len(wave) // block)
     blocks = np.pad(wave, (0, count * block - len(wave))).reshape(count, block)
     level = np.sqrt(np.mean(np.square(blocks, dtype=np.float64), axis=1))
@@ -268,7 +268,7 @@ def cross_fade(
         for piece in [wave] if isinstance(wave, np.ndarray) else wave:
             head = np.asarray(piece, np.float32)
             n = min(most, len(tail), len(head))
-            up = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(max(n, 1))
+            up = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(n)
             mixed = tail[len(tail) - n :] * (1 - up) + head[:n] * up
             head = np.concatenate([tail[: len(tail) - n], mixed, head[n:]])
             cut, most = max(0, len(head) - overlap), 0
@@ -295,7 +295,7 @@ def fade_edges(
     """
     wave = np.array(wave, np.float32)
     n = min(samples, len(wave) // 2)
-    ramp = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(max(n, 1))
+    ramp = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(n)
     if begins:
         wave[:n] *= ramp
     if ends:

@@ -101,6 +101,7 @@ MODULES = {
     "user_voices": ("nanospeech/release/user_voices.py", ["tests/commands/test_voices.py"]),
     "words": ("nanospeech/speech/words.py", ["tests/speech/test_words.py"]),
     "chunks": ("nanospeech/speech/chunks.py", ["tests/speech/test_utterance.py"]),
+    "wave": ("nanospeech/audio/wave.py", ["tests/audio/test_audio.py"]),
     "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long

@@ -169,6 +169,7 @@ def test_of_channels_that_cancel_out_the_loudest_is_heard(tmp_path, read):
     assert np.allclose(read(tmp_path / "a.wav"), left, atol=1e-6)
     sf.write(tmp_path / "b.wav", np.stack([left, 0 * left], 1), RATE, subtype="FLOAT")
     assert np.allclose(read(tmp_path / "b.wav"), left / 2, atol=1e-6)
+    assert audio.mono(np.array([[1, -1]], "f4")) == [1] and len(audio.mono(np.zeros((0, 2)))) == 0
 
 
 def test_more_samples_than_a_recording_has_are_refused_from_its_header(tmp_path):
@@ -246,6 +247,9 @@ def test_level_is_only_raised_by_default():
     assert np.allclose(quiet / gain, tone(1, level=0.01), atol=1e-7)
     loud, gain = audio.set_level(tone(1, level=0.9))
     assert gain == 1 and np.array_equal(loud, tone(1, level=0.9))
+    for none in (np.zeros(9, "f4"), np.zeros(0, "f4")):
+        silent, gain = audio.set_level(none)
+        assert gain == 1 and audio.rms(silent) == 0 and len(silent) == len(none)
 
 
 def test_level_is_brought_to_what_a_model_asks_for():
@@ -263,21 +267,26 @@ def test_trim_keeps_the_sound_and_the_asked_margin():
     assert audio.loud_span(np.zeros(RATE, "f4")) == (0, 0)
     assert len(audio.trim(np.zeros(0, "f4"))) == 0
     assert np.array_equal(audio.trim(wave), trimmed)
+    assert np.array_equal(audio.trim(tone(0.5)), tone(0.5))  # there is less than the margin
 
 
 def test_what_is_over_40_db_below_the_loudest_is_silence():
-    for below, sounds in ((39, True), (41, False)):
+    for below, sounds in ((39.5, True), (40.5, False)):
         wave = np.full(RATE, 10 ** (-below / 20), "f4")
         wave[RATE // 2 : RATE // 2 + 240] = 1
-        assert audio.loud_span(wave) == ((0, RATE) if sounds else (RATE // 2, RATE // 2 + 240))
+        for level in (1, 1e-3):  # however soft the whole is
+            found = audio.loud_span(wave * np.float32(level))
+            assert found == ((0, RATE) if sounds else (RATE // 2, RATE // 2 + 240))
     assert audio.loud_span(np.ones(250, "f4")) == (0, 250)  # the last block is no whole one
+    assert audio.loud_span(np.full(250, 5e-7, "f4")) == (0, 0)  # below any recording's noise
 
 
 def test_an_offset_is_taken_off_and_a_mean_that_any_recording_has_stays():
     wave = tone(1, level=0.1)
     for offset in (0.2, -0.2, 2e-3):
         assert np.allclose(audio.centred(wave + np.float32(offset)), wave, atol=1e-4)
-    assert audio.centred(wave) is wave and len(audio.centred(wave[:0])) == 0
+    none = wave[:0]
+    assert audio.centred(wave) is wave and audio.centred(none) is none
     near = wave + np.float32(5e-4)
     assert audio.centred(near) is near
     assert audio.is_silent(wave * np.float32(0.009)) and not audio.is_silent(
@@ -286,12 +295,21 @@ def test_an_offset_is_taken_off_and_a_mean_that_any_recording_has_stays():
     assert audio.is_silent(wave[:0])
 
 
+def test_what_is_over_full_scale_is_made_softer_as_a_whole():
+    wave = np.array([0.5, -0.25], "f4")
+    assert audio.unclipped(wave).tolist() == [0.5, -0.25]
+    assert audio.unclipped(5 * wave).tolist() == [1, -0.5] == (-audio.unclipped(-5 * wave)).tolist()
+    assert audio.overshoot(wave[:0]) == 1
+
+
 def test_a_cross_fade_is_linear_however_waves_are_cut():
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(n).astype("f4") for n in (900, 700))
     up = (np.arange(100) + 0.5) / 100
     wanted = np.concatenate([a[:-100], a[-100:] * (1 - up) + b[:100] * up, b[100:]])
     assert np.allclose(audio.join([a, b], 100), wanted, atol=1e-6)
+    ones, none = np.ones(2, "f4"), np.zeros(2, "f4")
+    assert audio.join([ones, none], 1).tolist() == [1, 0.5, 0]
     pieces = [np.split(a, [400, 650, 870]), np.split(b, [150, 160, 600])]
     assert np.allclose(audio.join(pieces, 100), wanted, atol=1e-6)
 
@@ -315,6 +333,8 @@ def test_edges_fade_to_nothing_and_the_middle_stays():
     short = np.ones(7, "f4")
     assert np.allclose(audio.fade_edges(short, 100), [1 / 6, 0.5, 5 / 6, 1, 5 / 6, 0.5, 1 / 6])
     assert (short == 1).all()  # a copy was faded
+    for n, wanted in ((3, [0.5, 1, 0.5]), (2, [0.5, 0.5]), (1, [1]), (0, [])):
+        assert audio.fade_edges(np.ones(n, "f4"), 100).tolist() == wanted
     assert (audio.fade_edges(short, 3, begins=False)[:4] == 1).all()
     assert (audio.fade_edges(short, 3, ends=False)[3:] == 1).all()
 
