@@ -211,7 +211,7 @@ def write_chapter(path: Path, book: Book, number: int, chapter: Marked, rate: in
         part.unlink(missing_ok=True)
 
 
-def file_name(number: int, title: str, format: str, count: int = 1) -> str:
+def file_name(number: int, title: str, format: str, count: int) -> str:
     """A chapter's file name that every system takes: "03 The Storm.opus".
 
     Sorted by name, the files of a book of `count` chapters are in its order.

@@ -102,6 +102,7 @@ MODULES = {
     "words": ("nanospeech/speech/words.py", ["tests/speech/test_words.py"]),
     "chunks": ("nanospeech/speech/chunks.py", ["tests/speech/test_utterance.py"]),
     "wave": ("nanospeech/audio/wave.py", ["tests/audio/test_audio.py"]),
+    "writers": ("nanospeech/book/writers.py", ["tests/book/test_writers.py"]),
     "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long
