@@ -103,6 +103,7 @@ MODULES = {
     "chunks": ("nanospeech/speech/chunks.py", ["tests/speech/test_utterance.py"]),
     "wave": ("nanospeech/audio/wave.py", ["tests/audio/test_audio.py"]),
     "writers": ("nanospeech/book/writers.py", ["tests/book/test_writers.py"]),
+    "card": ("nanospeech/publish/model_card.py", ["tests/publish/test_card.py"]),
     "subtitles": ("nanospeech/speech/subtitles.py", ["tests/speech/test_subtitles.py"]),
 }
 # left out: these have processes of their own, or take long
