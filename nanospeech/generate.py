@@ -160,6 +160,7 @@ def generate(args: argparse.Namespace) -> int:
     from nanospeech.speech.speaker import step_bar
     from nanospeech.speech.subtitles import check_subtitles, write_subtitles
 
+    from .audio import loudspeakers
     from .audio import wave as audio
 
     options, how, seconds = read_options(args)
@@ -171,7 +172,7 @@ def generate(args: argparse.Namespace) -> int:
     if seconds is not None:
         tell_unused(args, seconds)
     target, device = args.output, None
-    if target is None and (device := audio.player()) is None:
+    if target is None and (device := loudspeakers.player()) is None:
         target = FALLBACK
     if target == "-" and sys.stdout is None:
         raise InputError("--output - writes to standard output, which is closed")
@@ -182,7 +183,7 @@ def generate(args: argparse.Namespace) -> int:
     check_apart((args.file, args.ref_audio), (target, args.subtitles))
     speaker = load_speaker(args, options, how)
     if target is not args.output and not args.quiet:
-        say(f"no player here ({audio.no_player()}): writing to {target}")
+        say(f"no player here ({loudspeakers.no_player()}): writing to {target}")
     out = choose_output(target, device if args.stream else None, args.stream, speaker.sample_rate)
     began = time.perf_counter()
     words: list[Any] = []
@@ -210,7 +211,7 @@ def generate(args: argparse.Namespace) -> int:
         say(figures(speaker, out.seconds, elapsed, early) + where)
     if device is not None and isinstance(out, Memory):
         try:
-            audio.play(out.wave, out.sample_rate)
+            loudspeakers.play(out.wave, out.sample_rate)
         except Exception as e:  # of sounddevice's own: it is busy, or does not take this rate
             audio.write(FALLBACK, out.wave, out.sample_rate)
             say(f"cannot play: {e}; it is in {FALLBACK}")

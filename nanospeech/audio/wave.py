@@ -1,6 +1,6 @@
-"""Audio: read, resample, level, trim, join, write and play waves. NumPy; knows no models.
+"""Audio: read, resample, level, trim, join and write waves. NumPy; knows no models.
 
-A wave is float32 (n,), mono, in [-1, 1]. SoundFile, soxr and sounddevice are imported when used.
+A wave is float32 (n,), mono, in [-1, 1]. SoundFile and soxr are imported when used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nanospeech.config import AudioConfig
-from nanospeech.errors import BackendError, InputError, require
+from nanospeech.errors import InputError
 
 from .films import READERS, can_decode
 from .opus import as_file, number_by_sound
@@ -438,30 +438,3 @@ def _encode(file: Any, wave: np.ndarray, sample_rate: int, format: str, subtype:
 def beside(path: Path) -> Path:
     """A name for a temporary file in the same folder, so that a rename never crosses disks."""
     return path.with_name(f".nanospeech-{secrets.token_hex(6)}{path.suffix}")
-
-
-def player() -> Any | None:
-    """The optional sounddevice module if it and an output device are there, else None."""
-    return None if no_player() else require("sounddevice")
-
-
-def no_player() -> str:
-    """Why nothing can be played here and what to do about it; empty if something can."""
-    try:
-        require("sounddevice", "play").query_devices(kind="output")
-    except BackendError as e:
-        return str(e)
-    except OSError as e:  # its wheels for Linux come without PortAudio
-        return f"{e}; on Debian and Ubuntu: apt install libportaudio2"
-    except Exception as e:  # PortAudioError, ValueError: there is no device
-        return f"no loudspeakers: {e}"
-    return ""
-
-
-def play(wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bool:
-    """Plays a wave to its end; False where nothing can play."""
-    if (device := player()) is None:
-        return False
-    device.play(np.clip(wave, -1, 1), sample_rate)
-    device.wait()
-    return True

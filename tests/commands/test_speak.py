@@ -15,6 +15,7 @@ import pytest
 import soundfile as sf
 
 import nanospeech
+from nanospeech.audio import loudspeakers
 from nanospeech.audio import wave as audio
 from nanospeech.audio.loudness import loudness
 from nanospeech.config import ModelConfig
@@ -331,7 +332,7 @@ def test_speech_outlives_the_reader_of_what_is_told_of_it(tiny_release, here, go
 
 
 def test_without_output_it_plays_or_says_where_it_writes(tiny_release, here, capsys):
-    if audio.player() is not None:
+    if loudspeakers.player() is not None:
         pytest.skip("this machine would play it")
     args = ["--model", str(tiny_release), "--backend", BACKEND, "--steps", "1", "--device", "cpu"]
     assert main([*args, "--text", "hello."]) == 0
@@ -349,7 +350,7 @@ def test_speech_that_a_sound_card_does_not_play_is_in_a_file(
         def OutputStream(self, **_):
             raise RuntimeError("Device unavailable")
 
-    monkeypatch.setattr(audio, "player", Busy)
+    monkeypatch.setattr(loudspeakers, "player", Busy)
     assert speak(tiny_release, text="hello.") == 0
     assert "cannot play: Device unavailable; it is in nanospeech.wav" in capsys.readouterr().err
     assert audio.check_length("nanospeech.wav", 60) > 0.3
@@ -374,7 +375,7 @@ def test_what_is_missing_to_play_is_named(tmp_path, monkeypatch, module, told):
     else:
         (tmp_path / "sounddevice.py").write_text(module)
         monkeypatch.syspath_prepend(tmp_path)
-    assert told in audio.no_player() and audio.player() is None
+    assert told in loudspeakers.no_player() and loudspeakers.player() is None
     monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
 
 
