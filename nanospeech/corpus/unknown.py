@@ -38,8 +38,9 @@ def why_unknown(path: Path) -> str:
                 f" nanospeech prepare cut {path} --out clips hears where the words are and cuts"
                 f" there; or write the words alone to {timed.with_suffix('.txt').name}"
             )
-        elsewhere = "they lie elsewhere, name the layout by the --layout of nanospeech prepare"
-        elsewhere = in_tables(files) or f"{elsewhere} shards"
+        elsewhere = in_tables(files) or (
+            "they lie elsewhere, name the layout by the --layout of nanospeech prepare shards"
+        )
         return (
             f"{path} has recordings ({len(found)}) without their words: write what is said in"
             f" {found[0].name} to {found[0].with_suffix('.txt').name} beside it, and so on, or all"

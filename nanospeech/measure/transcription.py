@@ -11,7 +11,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.errors import BackendError, InputError, require
-from nanospeech.speech.reference import MISFIT, Listener, Reference, Word, read_reference
+from nanospeech.speech.reference import Listener, Reference, Word, read_reference
 from nanospeech.text.sentences import is_speakable
 
 from .metrics import RATE, check_language, load_whisper
@@ -135,7 +135,7 @@ def hear_reference(
         return whisper_listener(whisper, language, None if needed else say)
 
     try:
-        found = read_reference(recording, text, listener)
+        found = read_reference(recording, text, listener, spoken)
     except BackendError as e:
         if needed:
             raise BackendError(f"{e}; or write down what is said in it: {flag} '...'") from e
@@ -143,10 +143,9 @@ def hear_reference(
             say(f"note: nobody heard its words, which tell its pace ({e}); {flag} '...' gives them")
         else:
             say(f"note: nobody heard where its words are, as it is to be cut ({e})")
-        found = read_reference(recording, text, None)
+        found = read_reference(recording, text, None, spoken)
     for note in found.notes:
-        if not (spoken and MISFIT in note):
-            say(f"note: {note}")
+        say(f"note: {note}")
     if found.heard:
         say(f"heard: {found.text}")
     return found

@@ -104,7 +104,7 @@ def table(voices: Mapping[str, VoiceFacts]) -> list[str]:
         wide = "" if facts.bandwidth is None else f"{facts.bandwidth / 1000:.1f} kHz"
         rows.append(
             (
-                "".join(filter(str.isprintable, name)),
+                one_line(name),
                 facts.sex,
                 facts.accent,
                 facts.origin,

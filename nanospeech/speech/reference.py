@@ -39,7 +39,6 @@ LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
 LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
 PAUSE_DB = 10.0  # by which it has to be below speech
-MISFIT = "does not go with its"  # in the remark on words of another length than the sound
 HEARD = 160  # characters of what was heard, in an error
 SIGN = rf"[{UNSPACED}\u3000-\u303f\uff00-\uffef]"  # of writing without spaces, and its marks
 GAP = re.compile(rf"(?<={SIGN}) (?={SIGN})")
@@ -80,7 +79,10 @@ class Reference:
 
 
 def read_reference(
-    path: str | Path, text: str | None, listener: Callable[[], Listener] | None
+    path: str | Path,
+    text: str | None,
+    listener: Callable[[], Listener] | None,
+    spoken: bool = False,
 ) -> Reference:
     """Reads a recording, trims, cuts, denoises and levels it.
 
@@ -89,6 +91,7 @@ def read_reference(
         text: what is said in all of it; None transcribes it.
         listener: loads a recogniser (measure.transcription); called only if one is needed. Without
             one, words that are not given, or whose recording has to be cut, are left unknown.
+        spoken: whether a Speaker is made with it at once, which warns of words that do not fit.
 
     Raises:
         InputError: a file or recording that cannot be used; the message has the measure and what
@@ -128,7 +131,7 @@ def read_reference(
         notes.append(note)
     if heard:  # of words that the recogniser wrote apart
         said = GAP.sub("", said)
-    notes += remarks(clipping(path), wave, said)
+    notes += remarks(clipping(path), wave, "" if spoken else said)
     return Reference(
         finished(wave, notes), said, bandwidth(wave, audio.SAMPLE_RATE), heard, (*notes,)
     )
@@ -149,8 +152,8 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
     pace = byte_length(text) / sound
     if text and not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
         found.append(
-            f"its text of {len(text)} characters {MISFIT} {sound:.1f} s of sound, and the voice"
-            " will be unclear: write down all that is said in it, and no more"
+            f"its text of {len(text)} characters does not go with its {sound:.1f} s of sound, and"
+            " the voice will be unclear: write down all that is said in it, and no more"
         )
     if seconds < KEPT[0]:
         found.append(

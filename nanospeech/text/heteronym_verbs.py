@@ -207,9 +207,6 @@ def wound(around: Around) -> str:
         return "turned"
     if around.next in POSSESSIVES | {"a", "an"} and around.left and not noun:
         return "hurt" if is_verb(around) else "turned"  # "the nurse wound a bandage"
-    coiled = set(around.right[:4]) & set(
-        words("way clock watch rope wool yarn string thread bandage")
-    )
     return "turned" if around.next in turned and not noun else "hurt"
 
 

@@ -150,8 +150,9 @@ def guarded_step(optimizers: Iterable[Any], ok: Tensor, factor: Tensor | None = 
 def skips_in_kernel(optimizer: torch.optim.Optimizer) -> bool:
     """Whether an optimiser takes found_inf and grad_scale."""
     groups = optimizer.param_groups
-    here = all(p.device.type in IN_KERNEL for group in groups for p in group["params"])
-    return here and all(group.get("fused") for group in groups)
+    return all(group.get("fused") for group in groups) and all(
+        p.device.type in IN_KERNEL for group in groups for p in group["params"]
+    )
 
 
 def restoring_step(outer: Any, optimizer: torch.optim.Optimizer, ok: Tensor) -> None:
