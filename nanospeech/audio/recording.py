@@ -8,7 +8,7 @@ import numpy as np
 
 from nanospeech.audio.mel import window
 from nanospeech.audio.opus import as_file
-from nanospeech.audio.wave import unclipped
+from nanospeech.audio.wave import join, unclipped
 
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits
@@ -24,6 +24,9 @@ RUMBLE = 45.0  # Hz below which no voice has its pitch
 LOWEST = 55.0  # Hz from which a recording without rumble begins, 3 dB softer there
 STEEPNESS = 8  # order of that high-pass: 0.1 dB at 70 Hz, 19 at 42
 RUMBLES = -25.0  # dB of rumble from which it is taken out: less is usual
+STILL = 25.0  # dB below speech from which a moment may be a part of a gap
+GAP, GAP_KEPT = 1.0, 0.5  # seconds from which a pause is a gap, and what is left of it
+JOINED = 0.01  # seconds in which what is left of a gap passes into what follows
 
 
 def spectra(wave: np.ndarray, size: int, hop: int) -> np.ndarray:
@@ -152,6 +155,34 @@ def above_rumble(wave: np.ndarray, most: float = RUMBLES) -> np.ndarray:
         most: dB of rumble that are left as they are.
     """
     return without_rumble(wave) if rumble(wave) > most else wave
+
+
+def gaps(wave: np.ndarray, rate: int = 24_000) -> list[tuple[int, int]]:
+    """Where nobody speaks for longer than within a text: what of it may be cut out.
+
+    Returns:
+        samples (start, stop), in order; GAP_KEPT seconds are left of each gap, half on either side.
+    """
+    block = rate // 100
+    blocks = wave[: len(wave) // block * block].reshape(-1, block)
+    level = np.sqrt(np.mean(np.square(blocks, dtype=np.float64), axis=1))
+    heard = level[level > level.max(initial=0) / 100]  # speech, beneath a slam of a door as well
+    if not len(heard):
+        return []
+    still = level < np.percentile(heard, 90) * 10 ** (-STILL / 20)
+    edges = np.flatnonzero(np.diff(still, prepend=False, append=False)) * block
+    side = int(GAP_KEPT / 2 * rate)
+    pairs = zip(edges[::2].tolist(), edges[1::2].tolist())
+    return [(a + side, b - side) for a, b in pairs if b - a > GAP * rate]
+
+
+def without_gaps(wave: np.ndarray, found: list[tuple[int, int]], rate: int = 24_000) -> np.ndarray:
+    """A wave without what was found by `gaps`; the same array if that is nothing."""
+    if not found:
+        return wave
+    starts, stops = zip(*found)
+    parts = [wave[a:b] for a, b in zip((0, *stops), (*starts, len(wave)))]
+    return join(parts, int(JOINED * rate))
 
 
 def clipped_share(wave: np.ndarray) -> float:

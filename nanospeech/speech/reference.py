@@ -21,7 +21,9 @@ from nanospeech.audio.recording import (
     clipping,
     denoised,
     depth,
+    gaps,
     rumble,
+    without_gaps,
 )
 from nanospeech.errors import InputError
 from nanospeech.release.prompt import BYTES_PER_SECOND
@@ -120,7 +122,7 @@ def read_reference(
         )
     notes: list[str] = []
     if (gone := (len(whole) - len(wave)) / audio.SAMPLE_RATE) > 0.5:
-        notes.append(f"{gone:.1f} s of silence were cut off its ends")
+        notes.append(f"{gone:.1f} s of silence were cut out")
     said = " ".join((text or "").split())
     begins = wave[: int(LISTENED * audio.SAMPLE_RATE)]
     words = listener()(begins) if listener and (text is None or seconds > KEPT[1]) else []
@@ -178,7 +180,9 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
 
 
 def sounding(wave: np.ndarray) -> tuple[np.ndarray, float]:
-    """A recording as it was made, without its offset and without silence or rumble at its ends.
+    """A recording as it was made, without its offset, silence or rumble at its ends, and gaps.
+
+    Silence in the middle would count as speech in its level, its pace and where it is cut.
 
     Returns:
         The wave and its seconds of sound: 0 where there is nothing but rumble.
@@ -187,7 +191,10 @@ def sounding(wave: np.ndarray) -> tuple[np.ndarray, float]:
     clear = above_rumble(wave)
     start, stop = (0, 0) if audio.is_silent(clear) else audio.loud_span(clear)
     keep = int(EDGE * audio.SAMPLE_RATE)
-    return wave[max(0, start - keep) : stop + keep], (stop - start) / audio.SAMPLE_RATE
+    inside = slice(max(0, start - keep), stop + keep)
+    part = without_gaps(wave[inside], gaps(clear[inside]))
+    lost = len(wave[inside]) - len(part)
+    return part, (stop - start - lost) / audio.SAMPLE_RATE
 
 
 def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:

@@ -57,9 +57,26 @@ def test_silence_level_and_edges_are_dealt_with(tmp_path):
     assert audio.rms(found.wave) == pytest.approx(0.1, rel=0.3)  # less where peaks are too high
     assert np.abs(found.wave).max() <= 0.98
     told = " ".join(found.notes)
-    assert "s of silence were cut off" in told and "level was raised by" in told
+    assert "s of silence were cut out" in told and "level was raised by" in told
     assert "clipped" not in told and "noisy" not in told and "only" not in told
     assert found.bandwidth == pytest.approx(bandwidth(speech(4.0), RATE), rel=0.02)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+def test_silence_in_the_middle_is_not_speech(tmp_path, noise):
+    """In its level, its pace, and what is kept of it, it would count as such."""
+    words = speech(4.0)
+    plain = np.concatenate([words, np.zeros(RATE // 2, np.float32), words])
+    long = np.concatenate([words, np.zeros(7 * RATE, np.float32), words])
+    hiss = noise * np.random.default_rng(0).standard_normal(len(long)).astype(np.float32)
+    found = kept(tmp_path, long + hiss, None, None)
+    other = kept(tmp_path, plain + hiss[: len(plain)], None, None)
+    assert len(found.wave) / RATE == pytest.approx(len(other.wave) / RATE, abs=0.3)
+    assert audio.rms(found.wave) == pytest.approx(audio.rms(other.wave), rel=0.03)
+    assert not any("cut after" in n for n in found.notes)
+    assert any(re.match(r"6\.\d s of silence were cut out", n) for n in found.notes)
+    # where the cut passes, nothing is heard
+    assert np.abs(np.diff(found.wave)).max() < 1.05 * np.abs(np.diff(other.wave)).max()
 
 
 @pytest.mark.parametrize(
