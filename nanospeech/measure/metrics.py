@@ -82,13 +82,16 @@ def keep_compiled(library: Path, cache: Path) -> None:
         atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
 
 
-def load_whisper(name: str = "base", threads: int = 1, extra: str = "eval") -> Any:
+def load_whisper(
+    name: str = "base", threads: int = 1, extra: str = "eval", download: bool = True
+) -> Any:
     """A faster-whisper model on the CPU in int8: a folder, or a size that it downloads.
 
     Args:
         name: of the folder or the size.
         threads: that it takes.
         extra: of nanospeech, to be named where faster-whisper is not installed.
+        download: whether it may; without, it has to be on this machine.
 
     Raises:
         BackendError: faster-whisper is not installed, or has not this size and cannot download it.
@@ -97,7 +100,11 @@ def load_whisper(name: str = "base", threads: int = 1, extra: str = "eval") -> A
     faster_whisper = require("faster_whisper", extra)
     try:
         return faster_whisper.WhisperModel(
-            name, device="cpu", compute_type="int8", cpu_threads=threads
+            name,
+            device="cpu",
+            compute_type="int8",
+            cpu_threads=threads,
+            local_files_only=not download,
         )
     except (ValueError, RuntimeError, OSError) as e:
         reason = (str(e).strip() or type(e).__name__).splitlines()[0].rstrip(".")

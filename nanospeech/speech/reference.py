@@ -317,6 +317,17 @@ def agreeing(words: Sequence[Word], said: Sequence[str]) -> dict[int, int]:
     return {block.a + i: block.b + i for block in blocks for i in range(block.size)}
 
 
+def common_share(words: Sequence[Word], text: str) -> float:
+    """Share of words heard and said, of the more of these, that agree; without spaces, of signs."""
+    if re.search(SIGN, text):
+        words = [Word(c, w.start, w.end) for w in words for c in w.text]
+        said = list(text)
+    else:
+        said = text.split()
+    heard, said = ([w for w in words if plain(w.text)], [w for w in said if plain(w)])
+    return len(agreeing(heard, said)) / max(len(heard), len(said), 1)
+
+
 def spoken_before(words: Sequence[Word], said: Sequence[str]) -> dict[int, int]:
     """Where words heard and said agree on both sides: index of a heard word, words said by then."""
     pairs = agreeing(words, said)

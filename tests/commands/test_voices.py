@@ -39,6 +39,12 @@ from tests.conftest import add_voice, tone
 TEXT = "hello there, general, and good morning to you all."
 
 
+@pytest.fixture(autouse=True)
+def unheard(monkeypatch):
+    """No recogniser that happens to be here compares a text with its recording."""
+    monkeypatch.setitem(sys.modules, "faster_whisper", None)
+
+
 @pytest.fixture
 def recording(tmp_path) -> Path:
     path = tmp_path / "me.wav"

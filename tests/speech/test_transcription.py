@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,8 +23,10 @@ class Ear:
 
     supported_languages = "en", "de"
 
-    def __init__(self, spoken: str = "en", chance: float = 0.99):
-        self.spoken, self.chance = spoken, chance
+    def __init__(
+        self, spoken: str = "en", chance: float = 0.99, said: Sequence[str] = (" Hello", " there.")
+    ):
+        self.spoken, self.chance, self.said = spoken, chance, said
         self.asked: list[tuple] = []
 
     def detect_language(self, wave: np.ndarray) -> tuple:
@@ -32,8 +36,7 @@ class Ear:
     def transcribe(self, wave: np.ndarray, *, language, word_timestamps, **_) -> tuple:
         self.asked.append((len(wave) / 16_000, language, word_timestamps))
         said = [
-            SimpleNamespace(word=word, start=0.0, end=1.0, probability=1.0)
-            for word in (" Hello", " there.")
+            SimpleNamespace(word=word, start=0.0, end=1.0, probability=1.0) for word in self.said
         ]
         return iter([SimpleNamespace(words=None), SimpleNamespace(words=said)]), None
 
@@ -90,7 +93,30 @@ def test_a_voices_words_are_heard_where_nobody_gives_them(hears, tmp_path):
     assert hear_reference(path, None, "base", told.append, needed=True).text == "Hello there."
 
 
-def test_words_that_do_not_fit_are_told_once_where_a_speaker_warns_too(tmp_path):
+@pytest.mark.parametrize(
+    "text, heard, told",
+    [
+        ("Hello there.", " Hello, there!", False),
+        ("It rained all day.", " Hello there.", True),
+        ("She paid 20 pounds, and went home.", " She paid twenty pounds and went home.", False),
+        ("She paid her debts", " She paid her debts and then went home.", True),  # half of it
+        ("你好世界。", "你好，世界", False),
+        ("今天天气很好。", "你好世界", True),
+    ],
+)
+def test_a_text_of_other_words_is_told_when_a_voice_is_kept(hears, tmp_path, text, heard, told):
+    hears(Ear(said=re.findall(r" ?\S+", heard)))
+    audio.write(path := tmp_path / "me.wav", speech(2.0))
+    for spoken in (False, True):
+        lines: list[str] = []
+        hear_reference(path, text, "base", lines.append, spoken=spoken)
+        other = [line for line in lines if "what is said in it; heard was" in line]
+        assert len(other) == (told and not spoken)
+        assert all(heard.strip() in line and "--text '...'" in line for line in other)
+
+
+def test_words_that_do_not_fit_are_told_once_where_a_speaker_warns_too(hears, tmp_path):
+    hears(None)
     audio.write(path := tmp_path / "me.wav", speech(4.0))
     for spoken in (False, True):
         told: list[str] = []
