@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nanospeech.config import from_dict
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import HUB_MODEL, resolve
+from nanospeech.release.folder import HUB_MODEL, resolve, shipped
 from nanospeech.release.tensors import IGNORED
 
 from .lazy import LazyTensors, read_checkpoint, read_lazily, read_metadata
@@ -53,9 +53,9 @@ class Source:
 
 def located(model: str | Path) -> str | Path:
     """A path as it is; the folder of a release on the Hub that is named by owner/name."""
-    path = Path(model)
+    path = shipped(model)
     if path.exists() or path.suffix in SUFFIXES or not HUB_MODEL.fullmatch(str(model)):
-        return model
+        return path
     return resolve(str(model))
 
 
@@ -90,7 +90,9 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
     except CheckpointError:
         raise
     except FileNotFoundError as e:
-        raise CheckpointError(f"{path} not found") from e
+        raise CheckpointError(
+            f"{path} not found; name a run's folder, a checkpoint in it, or a release folder"
+        ) from e
     except pickle.UnpicklingError as e:
         raise CheckpointError(
             f"cannot read {path} as plain tensors: it holds something else, which could run code as"

@@ -12,7 +12,7 @@ from torch import Tensor
 from nanospeech.config import ModelConfig, VocoderConfig, current_names, from_dict
 from nanospeech.errors import CheckpointError
 from nanospeech.release import quantization
-from nanospeech.release.folder import VOCODER
+from nanospeech.release.folder import VOCODER, shipped
 from nanospeech.release.shapes import vocoder_config_from_shapes
 from nanospeech.release.tensors import check_tensors, read_tensors
 
@@ -37,7 +37,7 @@ def read_vocoder(path: str | Path) -> tuple[VocoderConfig, Mapping[str, Tensor]]
 
 def read_vocoder_source(path: str | Path) -> tuple[VocoderConfig, Source]:
     """The same, with the step and the metadata of its file."""
-    path = Path(path)
+    path = shipped(path)
     if path.is_dir() and not path.name.startswith("step_") and not any(path.glob("step_*")):
         found = [path / n for n in (VOCODER, "pytorch_model.bin", "checkpoint.pt")]
         there = [f for f in found if f.is_file()]

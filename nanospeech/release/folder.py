@@ -216,7 +216,7 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
 
     Args:
         folder_or_repo: a folder, a Hub name such as "lucasnewman/nanospeech", maybe with a branch,
-            tag or commit behind an @, or None for the voice that the package ships.
+            tag or commit behind an @, or None or nanospeech/default for what the package ships.
 
     Raises:
         InputError: neither a folder nor a Hub repository.
@@ -229,7 +229,7 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
                 " repository (--model)"
             )
         return DEFAULT
-    folder = Path(os.path.expanduser(folder_or_repo))  # Path's own raises for ~NOBODY
+    folder = shipped(os.path.expanduser(folder_or_repo))  # Path's own raises for ~NOBODY
     if folder.is_dir():
         if not sharded.there(folder / MODEL):
             raise CheckpointError(f"{folder} has no {MODEL}; {MAKE}")
@@ -243,6 +243,14 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
             " owner/name@revision)"
         )
     return download(*found.groups())
+
+
+def shipped(path: str | Path) -> Path:
+    """A path as it is; where nothing is there, nanospeech/default, as in a clone, is DEFAULT."""
+    path = Path(path)
+    if path.parts[:2] != ("nanospeech", "default") or path.exists():
+        return path
+    return DEFAULT.joinpath(*path.parts[2:])
 
 
 def download(repo: str, revision: str | None = None) -> Path:

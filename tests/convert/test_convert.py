@@ -15,10 +15,11 @@ from safetensors.numpy import load_file, save_file
 
 from convert import convert, read_source, read_vocoder
 from convert.__main__ import main
+from convert.source import located
 from nanospeech import load_engine
 from nanospeech.config import ModelConfig
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import DEFAULT, MODEL
+from nanospeech.release.folder import DEFAULT, MODEL, shipped_vocoder
 from tests.training import VOCAB, duration_model, samples, speech_model, trainer
 
 
@@ -218,6 +219,14 @@ def test_published_vocos_is_read_with_its_config(golden, tmp_path):
         (tmp_path / "config.yaml").write_text(text.replace(right, wrong))
         with pytest.raises(CheckpointError, match=told):
             read_vocoder(tmp_path)
+
+
+def test_parts_of_the_model_that_ships_are_named_alike_in_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert located("nanospeech/default/imitator") == DEFAULT / "imitator"
+    assert read_vocoder("nanospeech/default")[0] == shipped_vocoder()
+    with pytest.raises(CheckpointError, match="none not found; name a run's folder"):
+        read_vocoder("runs/none")
 
 
 class Trap:

@@ -343,6 +343,17 @@ def test_names_that_are_nothing(name, tmp_path, monkeypatch):
         assert isinstance(e.value, InputError) and name in str(e.value)
 
 
+def test_the_model_that_ships_is_found_by_its_path_in_a_clone_from_any_folder(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint.resolve("nanospeech/default") == checkpoint.DEFAULT
+    imitator = checkpoint.DEFAULT / "imitator"
+    assert checkpoint.resolve("nanospeech/default/imitator") == imitator
+    shutil.copytree(folder, "nanospeech/default")  # one that is there comes first
+    assert checkpoint.resolve("nanospeech/default") == Path("nanospeech/default")
+
+
 def test_a_file_or_an_empty_folder_is_no_release(folder, tmp_path):
     with pytest.raises(InputError, match="is a file"):
         checkpoint.resolve(folder / "model.safetensors")
