@@ -36,6 +36,16 @@ from nanospeech_torch.train.scale.speed import SpeedConfig
 MODELS = ("speech", "echo", "distilled", "understood", "listener", "duration", "vocoder")
 TAUGHT = ("distilled", "understood", "listener")  # by a teacher
 PRECISIONS = ("no", "bf16", "fp16")
+PARTS = {  # sections that are of a kind of model, its sizes first
+    "speech": ("dit", "loss"),
+    "echo": ("echo", "echo_loss"),
+    "distilled": ("distill", "ear", "loss"),
+    "understood": ("understood", "ear", "loss"),
+    "listener": ("listener", "listening", "loss"),
+    "duration": ("duration",),
+    "vocoder": ("vocoder", "vocoder_loss"),
+}
+OWN = {name for names in PARTS.values() for name in names}
 # settings that mean nothing for a kind of model
 TEACHERS = ("dit", "audio", "data.tokenizer", "data.vocab", "data.language")
 NEVER_DROPPED = tuple(
@@ -188,16 +198,7 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the sections of other kinds of model."""
         values = dataclasses.asdict(self)
-        parts = {
-            "speech": ("dit", "loss"),
-            "echo": ("echo", "echo_loss"),
-            "distilled": ("distill", "ear", "loss"),
-            "understood": ("understood", "ear", "loss"),
-            "listener": ("listener", "listening", "loss"),
-            "duration": ("duration",),
-            "vocoder": ("vocoder", "vocoder_loss"),
-        }
-        for name in {n for names in parts.values() for n in names} - {*parts[self.model]}:
+        for name in OWN - {*PARTS[self.model]}:
             del values[name]
         if self.model not in TAUGHT:
             del values["teacher"]
@@ -307,7 +308,15 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
             inner[last] = parse(yaml.safe_load(value))
         except yaml.YAMLError as e:
             raise InputError(f"--set {change!r}: {e}") from e
-    return run_config(values, str(path))
+    run = run_config(values, str(path))
+    unused = set() if run.model in TAUGHT else OWN - {*PARTS[run.model]}  # those: see UNUSED
+    for change in changes or []:
+        if (name := change.partition(".")[0]) in unused:
+            raise InputError(
+                f"--set {change}: model is {run.model}, which does not use {name}; its own are"
+                f" {', '.join(f'{part}.*' for part in PARTS[run.model])}"
+            )
+    return run
 
 
 def parse(value: Any) -> Any:

@@ -203,6 +203,7 @@ def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
         (["train.ema_decay=0.9", "train.ema_horizon=99"], "the first replaces the second"),
         (["model=vocoder", "log.held_out=a.tar"], "log.held_out is not for vocoders"),
         (["model=duration", "loss.pair=0.0"], "loss cannot be set where model is duration"),
+        (["model=duration", "dit.dim=64"], "dit.dim=64: model is duration, which does not use dit"),
         (["model=distilled", "teacher=a"], "dit, data.tokenizer cannot be set where"),
         (["model=listener", "teacher=a", "audio.n_mels=80"], "dit, audio, data.tokenizer cannot"),
         (
