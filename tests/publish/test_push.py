@@ -1,131 +1,36 @@
-"""A release goes to the Hub: real HTTP on the loopback, with the part of the Hub's API it takes."""
+"""A release goes to the Hub: real HTTP on the loopback."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from huggingface_hub import constants, metadata_load
 
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.publish.push import metadata, release_files, write_metadata
+from nanospeech.publish.push import (
+    first_line,
+    main,
+    metadata,
+    release_files,
+    warn_of_imitator,
+    write_metadata,
+)
 from nanospeech.publish.push import push as upload
-from nanospeech.release.folder import load_config
+from nanospeech.release.folder import load_config, open_release
 from tests.conftest import needs
+from tests.publish.hub import Hub
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "hf_secretsecretsecret"
-
-
-class Hub(ThreadingHTTPServer):
-    """Repositories in memory. Keeps what is committed, and the status that it is to answer with."""
-
-    daemon_threads = True
-
-    def __init__(self, status: int = 200):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.status = status
-        self.private = True  # of the repository
-        self.created: list[dict[str, Any]] = []
-        self.stored: dict[str, bytes] = {}  # large files by their SHA-256
-        self.files: dict[str, bytes] = {}  # as committed
-        self.tokens: set[str | None] = set()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Hub
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: Any) -> None: ...
-
-    def body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            parts = []
-            while size := int(self.rfile.readline(), 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-
-    def answer(self, values: Any, status: int = 200) -> None:
-        data = json.dumps(values).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self) -> None:
-        if "/tree/main" in self.path and self.server.status == 200:
-            files = [
-                {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
-                for name, data in self.server.files.items()
-            ]
-            return self.answer(files)
-        if self.path == "/api/models/anna/my-voice" and self.server.status == 200:
-            return self.answer({"id": "anna/my-voice", "private": self.server.private})
-        self.answer({"error": "not here"}, 404 if self.server.status == 200 else self.server.status)
-
-    def do_PUT(self) -> None:
-        self.server.stored[self.path.rpartition("/")[2]] = self.body()
-        self.answer({})
-
-    def do_POST(self) -> None:
-        hub, data, path = self.server, self.body(), self.path.partition("?")[0]
-        hub.tokens.add(self.headers.get("Authorization"))
-        if hub.status != 200:
-            return self.answer({"error": "refused"}, hub.status)
-        if path == "/api/repos/create":
-            hub.created.append(json.loads(data))
-            return self.answer({"url": f"{hub.address}/anna/my-voice", "name": "anna/my-voice"})
-        if path == "/api/validate-yaml":
-            return self.answer({"errors": [], "warnings": []})
-        if path.endswith("/preupload/main"):
-            modes = [
-                {
-                    "path": f["path"],
-                    "uploadMode": "lfs" if f["size"] > 10_000 else "regular",
-                    "shouldIgnore": False,
-                }
-                for f in json.loads(data)["files"]
-            ]
-            return self.answer({"files": modes})
-        if path.endswith("/info/lfs/objects/batch"):
-            objects = [
-                {**o, "actions": {"upload": {"href": f"{hub.address}/lfs/{o['oid']}"}}}
-                for o in json.loads(data)["objects"]
-            ]
-            return self.answer({"transfer": "basic", "objects": objects})
-        if path.endswith("/commit/main"):
-            for line in map(json.loads, data.splitlines()):
-                value = line["value"]
-                if line["key"] == "file":
-                    hub.files[value["path"]] = base64.b64decode(value["content"])
-                elif line["key"] == "lfsFile":
-                    hub.files[value["path"]] = hub.stored[value["oid"]]
-                elif line["key"] == "deletedFile":
-                    del hub.files[value["path"]]
-            commit = f"{hub.address}/anna/my-voice/commit/1"
-            return self.answer({"commitUrl": commit, "commitOid": "1" * 40})
-        return self.answer({"error": path}, 404)
 
 
 @pytest.fixture
@@ -154,26 +59,49 @@ PRIVATE = {
 }
 
 
-def push(folder: Path, hub: Hub, *flags: str, token: str | None = TOKEN):
+def in_a_process(folder: Path, hub: Hub, *flags: str) -> subprocess.CompletedProcess:
+    """As a user runs it."""
     hidden = ("HF_TOKEN", "HF_HUB_OFFLINE", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH")
     env = {k: v for k, v in os.environ.items() if k not in hidden and "proxy" not in k.lower()}
     env |= {"HF_ENDPOINT": hub.address, "HF_HOME": str(folder.parent / "home")}
-    env |= {"HF_HUB_DISABLE_XET": "1", "PYTHONPATH": str(ROOT)}
-    env |= {"HF_TOKEN": token} if token else {}
+    env |= {"HF_HUB_DISABLE_XET": "1", "PYTHONPATH": str(ROOT), "HF_TOKEN": TOKEN}
     command = [sys.executable, "-m", "nanospeech", "publish", str(folder), "--push"]
-    done = subprocess.run(
+    return subprocess.run(
         [*command, "anna/my-voice", *flags], env=env, capture_output=True, text=True, timeout=60
     )
-    assert TOKEN not in done.stdout + done.stderr
-    return done
+
+
+@pytest.fixture
+def push(monkeypatch, capsys):
+    """The same in this process, which spares seconds: push(folder, hub, *flags)."""
+    for name in ("HUGGING_FACE_HUB_TOKEN", *(k for k in os.environ if "proxy" in k.lower())):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", os.devnull)
+
+    def run(
+        folder: Path, hub: Hub, *flags: str, token: str | None = TOKEN, repo: str = "anna/my-voice"
+    ):
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        monkeypatch.setenv("HF_TOKEN", token or "")
+        capsys.readouterr()
+        code = main([str(folder), "--push", repo, *flags])
+        out, err = capsys.readouterr()
+        assert TOKEN not in out + err
+        return subprocess.CompletedProcess([], code, out, err)
+
+    return run
 
 
 def test_a_release_is_uploaded_with_the_hubs_metadata_and_nothing_else(folder):
     hub = Hub()
-    done = push(folder, hub, "--license", "cc-by-4.0", "--private")
-    assert done.returncode == 0, done.stderr
+    done = in_a_process(folder, hub, "--license", "cc-by-4.0", "--private")
+    assert done.returncode == 0 and TOKEN not in done.stdout + done.stderr, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told["commit"] == f"{hub.address}/anna/my-voice/commit/1"
+    commit = f"{hub.address}/anna/my-voice/commit/1"
+    assert told == {"repository": "anna/my-voice", "commit": commit}
+    assert "--model anna/my-voice speaks with it" in done.stdout
     assert hub.tokens == {f"Bearer {TOKEN}"}
     (made,) = hub.created
     assert (made["organization"], made["name"]) == ("anna", "my-voice")
@@ -201,17 +129,75 @@ def test_a_release_is_uploaded_with_the_hubs_metadata_and_nothing_else(folder):
         (200, TOKEN, ["--license", "My Own"], "are like mit or cc-by-4.0"),
         (401, TOKEN, ["--license", "mit"], "the Hub does not know the token: make one"),
         (403, TOKEN, ["--license", "mit"], "the token may not write there"),
+        (404, TOKEN, ["--license", "mit"], "there is no such user or repository"),
+        (429, TOKEN, ["--license", "mit"], "the Hub asks for a pause"),
         (418, TOKEN, ["--license", "mit"], "the Hub answers 418"),
     ],
 )
-def test_what_stops_it_says_what_to_do(folder, status, token, flags, said):
+def test_what_stops_it_says_what_to_do(push, folder, status, token, flags, said):
     done = push(folder, hub := Hub(status), *flags, token=token)
     assert done.returncode == 2 and not hub.files
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
 
 
-def test_what_a_folder_has_no_more_is_gone_from_the_repository_and_other_files_stay(folder):
+@pytest.mark.parametrize(
+    ("repo", "said"),
+    [
+        ("my-voice", "--push 'my-voice' should be USER/REPO"),
+        ("anna/my--voice", "--push: Cannot have -- or .. in repo_id: 'anna/my--voice'"),
+        ("anna/my-voice", "the Hub cannot be reached: "),
+    ],
+)
+def test_where_nothing_can_go_is_told(push, folder, repo, said):
+    hub = Hub()
+    hub.server_close()
+    done = push(folder, hub, "--license", "mit", repo=repo)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {said}")
+    done = push(folder / "none", hub, "--license", "mit", repo=repo)
+    assert done.returncode == 2 and ("there is no folder" in done.stderr) == ("/" in repo)
+
+
+def test_a_repository_has_to_be_named(folder, capsys):
+    assert main([str(folder)]) == 2
+    assert "the following arguments are required: --push" in capsys.readouterr().err
+
+
+def test_a_token_in_an_error_is_hidden_and_only_the_first_line_is_told():
+    assert first_line(ValueError(f"\nno {TOKEN}: {TOKEN}\nmore"), TOKEN) == "no ***: ***"
+
+
+def test_a_commit_says_what_it_is_asked_to_and_a_repository_is_made_once(push, folder):
+    hub = Hub()
+    for flags in ([], ["--message", "Better vowels"]):
+        assert push(folder, hub, "--license", "mit", *flags).returncode == 0
+    assert hub.summaries == ["Upload my_voice by nanospeech", "Better vowels"]
+    assert len(hub.created) == 1 and not hub.created[0].get("private")
+
+
+def test_a_folder_without_a_card_is_told_how_to_get_one(push, folder):
+    (folder / "README.md").unlink()
+    done = push(folder, hub := Hub(), "--license", "mit")
+    assert done.returncode == 2 and not hub.created
+    assert f"nanospeech publish card {folder} writes it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("inner", "warned"),
+    [("cc-by-nc-4.0", True), ("MIT", False), ("", False), (None, False)],
+)
+def test_another_licence_of_the_imitator_is_told(folder, caplog, inner, warned):
+    if inner is not None:
+        config = load_config(folder)
+        replace(config, imitator=True).save(folder / "config.json")
+        (folder / "imitator").mkdir()
+        replace(config, licence=inner).save(folder / "imitator/config.json")
+    warn_of_imitator(open_release(folder), "mit")
+    assert ("imitator's weights are under cc-by-nc-4.0, not mit" in caplog.text) == warned
+    assert bool(caplog.text) == warned
+
+
+def test_what_a_folder_has_no_more_is_gone_from_the_repository_and_other_files_stay(push, folder):
     hub = Hub()
     hub.files = dict.fromkeys(("student.safetensors", "voices/anna.wav", "demo.html"), b"old")
     hub.files |= dict.fromkeys(("model-00001-of-00002.safetensors", "LICENSE"), b"old")
@@ -229,7 +215,7 @@ def test_a_folder_that_is_a_link_is_not_left_out(folder, name):
         upload(folder, "anna/my-voice")
 
 
-def test_nothing_private_goes_to_a_repository_that_is_public(folder):
+def test_nothing_private_goes_to_a_repository_that_is_public(push, folder):
     hub = Hub()
     hub.private = False
     done = push(folder, hub, "--license", "mit", "--private")
@@ -248,7 +234,7 @@ def test_weights_in_several_files_are_uploaded_with_their_index(tmp_path):
     assert sorted(release_files(tmp_path)) == sorted(names)
 
 
-def test_a_licence_that_the_weights_are_not_under_is_refused(folder):
+def test_a_licence_that_the_weights_are_not_under_is_refused(push, folder):
     config = load_config(folder)
     replace(config, licence="cc-by-nc-4.0").save(folder / "config.json")
     hub = Hub()
@@ -265,6 +251,7 @@ def test_a_card_in_the_hubs_cache_is_not_written_through(tmp_path):
     card.symlink_to(blob)
     assert write_metadata(card, "mit", []) == "mit"
     assert blob.read_text() == "# theirs\n" and "license: mit" in card.read_text()
+    assert card.read_text().endswith("# theirs\n")
 
 
 def test_what_a_card_says_already_stays():
@@ -277,7 +264,7 @@ def test_what_a_card_says_already_stays():
 
 
 @pytest.mark.parametrize("own, told", [("", ["en"]), ("de", ["de"]), ("und", None)])
-def test_a_model_is_told_to_speak_its_own_language(folder, own, told):
+def test_a_model_is_told_to_speak_its_own_language(push, folder, own, told):
     replace(load_config(folder), language=own).save(folder / "config.json")
     hub = Hub()
     assert push(folder, hub, "--license", "mit").returncode == 0
