@@ -39,7 +39,7 @@ UNKNOWN_FRAMES = 2**62  # libsndfile says as many or more where a header leaves 
 MOST_SAMPLES = 400_000  # of all channels, for each second that a recording may have
 MOST_CHANNELS = 32  # of a clip: a few silent bytes of an Ogg may be 255 channels
 CANCELLED = 1e-3  # of a channel's power, what is left of the mean of channels that cancel out
-LARGEST_WAV = 2**32 - 2**16  # bytes of samples; beyond, a header tells no length, as in a pipe's
+WAV_HEADER = 44  # bytes before the samples of a WAV as it is written here
 BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
 
 
@@ -383,8 +383,8 @@ def check_end(part: Path, samples: int) -> None:
     """
     if not samples:  # some formats cannot be empty
         return
-    if part.suffix.lower() == ".wav" and 2 * samples > LARGEST_WAV:
-        missing = max(0, samples - part.stat().st_size // 2)
+    if part.suffix.lower() == ".wav":  # beyond 4 GB, its header tells no length
+        missing = max(0, samples - (part.stat().st_size - WAV_HEADER) // 2)
     else:
         with forward(str(part)) as f:
             missing = samples
