@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from nanospeech.release.folder import MODEL
 from nanospeech.release.tensors import read_tensors
-from nanospeech.release.voice_weights import difference
+from nanospeech.release.voice_weights import added, difference, is_thin
 
 
 def copy_with_two_voices(release: Path, folder: Path, slower: float = 0.0) -> Path:
@@ -29,3 +29,13 @@ def copy_with_two_voices(release: Path, folder: Path, slower: float = 0.0) -> Pa
         shutil.copy(folder / f"voices/tone{suffix}", folder / f"voices/other{suffix}")
     save_file(change, folder / "voices" / "other.safetensors")
     return folder
+
+
+def two_voices_and_one(release: Path, two: Path, alone: Path, slower: float = 0.0) -> None:
+    """Two copies: one with two voices, and one of a model that speaks as the second of them."""
+    copy_with_two_voices(release, two, slower)
+    shutil.copytree(release, alone)
+    base = {n: t.astype(np.float32) for n, t in read_tensors(two / MODEL).items()}
+    assert not all(map(is_thin, base.values()))
+    change = read_tensors(two / "voices" / "other.safetensors")
+    save_file(added(base, change, two), alone / MODEL)

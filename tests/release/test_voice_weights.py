@@ -8,7 +8,6 @@ import json
 import shutil
 import threading
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,14 +18,12 @@ from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.engine.worker import Worker
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate import durations
-from nanospeech.publish import add_voice
 from nanospeech.release.folder import MODEL, open_release
-from nanospeech.release.tensors import read_tensors
 from nanospeech.release.voice_weights import DOWN, UP, added, difference, is_thin
 from nanospeech.release.voices import find_voice
 from tests.conftest import needs
 from tests.training import SHARD
-from tests.two_voices import copy_with_two_voices
+from tests.two_voices import two_voices_and_one
 
 OPTIONS = SampleOptions("euler", 2)
 TEXT = "hello there."
@@ -143,12 +140,7 @@ def test_a_file_of_another_model_is_refused(change, tmp_path):
 def made_once(tiny_aligned, tmp_path_factory):
     """What two_voices gives a copy of."""
     made = tmp_path_factory.mktemp("voices")
-    folder = copy_with_two_voices(tiny_aligned, made / "two", slower=2.0)
-    alone = Path(shutil.copytree(tiny_aligned, made / "alone"))
-    base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
-    assert not all(map(is_thin, base.values()))
-    change = read_tensors(folder / "voices" / "other.safetensors")
-    save_file(added(base, change, folder), alone / MODEL)
+    two_voices_and_one(tiny_aligned, made / "two", made / "alone", slower=2.0)
     return made
 
 
@@ -376,102 +368,3 @@ def test_a_run_goes_on_from_the_weights_that_it_began_with_alone(two_voices, tmp
     save_file({}, folder / MODEL)
     with pytest.raises(InputError, match="holds another run: weights"):
         settle("plain")
-
-
-def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices, tmp_path, capsys):
-    _, alone = two_voices
-    folder = tmp_path / "base"
-    shutil.copytree(tiny_aligned, folder)
-    voices = alone / "voices"
-    for path in list(voices.iterdir()):
-        path.rename(path.with_stem("anna"))
-    command = [str(alone), str(folder), "--voice", "anna", "--megabytes", "0.25"]
-    assert add_voice.main(command) == 0
-    document = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (
-        document["voice"] == "anna"
-        and 0.2 < document["megabytes"] <= 0.25
-        and 0.5 < document["kept"] <= 1
-    )
-    assert {p.name for p in (folder / "voices").glob("anna.*")} == {
-        "anna.wav",
-        "anna.txt",
-        "anna.safetensors",
-    }
-    needs("torch")
-    engine = load_engine(folder, "torch", "cpu", "float32")
-    own = spoken(load_engine(alone, "torch", "cpu", "float32"), "anna")
-    wave, tone = spoken(engine, "anna"), spoken(engine, "tone")
-    n = min(map(len, (wave, own, tone)))
-    near, far = (np.abs(w[:n] - own[:n]).mean() for w in (wave, tone))
-    assert near < far
-    assert add_voice.main(command) == 2
-    assert "has a voice 'anna'" in capsys.readouterr().err
-    (folder / "voices" / "anna.license.txt").write_text("of the old one")
-    assert add_voice.main([*command, "--overwrite"]) == 0
-    assert not (folder / "voices" / "anna.license.txt").exists()
-    capsys.readouterr()
-    assert add_voice.main([str(alone), str(folder), "--voice", "nobody"]) == 2
-    assert "not found" in capsys.readouterr().err
-    again = [str(folder), str(folder), "--voice", "anna", "--overwrite"]
-    before = (folder / "voices" / "anna.safetensors").read_bytes()
-    assert add_voice.main(again) == 2
-    assert "is both folders" in capsys.readouterr().err
-    assert (folder / "voices" / "anna.safetensors").read_bytes() == before
-
-
-def test_a_voice_is_one_whatever_letters_it_is_asked_for_in(two_voices, tmp_path, capsys):
-    both, _ = two_voices
-    folder = tmp_path / "folder"
-    shutil.copytree(both, folder)
-    blob, words = tmp_path / "blob", folder / "voices" / "Other.txt"
-    blob.write_text("theirs")
-    for file in (folder / "voices").glob("other.*"):
-        file.rename(file.with_name(f"O{file.name[1:]}"))
-    words.unlink()
-    words.symlink_to(blob)  # as in the Hub's cache
-    command = [str(both), str(folder), "--voice", "OTHER", "--megabytes", "0.25"]
-    assert add_voice.main(command) == 2
-    assert "has a voice 'other'" in capsys.readouterr().err
-    assert add_voice.main([*command, "--overwrite"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["voice"] == "other"
-    here, there = ({f.name for f in (at / "voices").iterdir()} for at in (folder, both))
-    assert here == there and blob.read_text() == "theirs"
-
-
-def test_a_voice_takes_no_file_of_one_that_begins_like_it(two_voices, tmp_path):
-    both, _ = two_voices
-    tuned, folder = tmp_path / "tuned", tmp_path / "folder"
-    for at, others in ((tuned, "other.old"), (folder, "other.v2")):
-        shutil.copytree(both, at)
-        for file in (at / "voices").glob("other.*"):
-            shutil.copy(file, file.with_name(file.name.replace("other.", f"{others}.", 1)))
-    kept = {f: f.read_bytes() for f in (folder / "voices").glob("other.v2.*")}
-    command = [str(tuned), str(folder), "--voice", "other", "--megabytes", "0.25", "--overwrite"]
-    assert add_voice.main(command) == 0
-    assert kept == {f: f.read_bytes() for f in (folder / "voices").glob("other.v2.*")} and kept
-    assert not list((folder / "voices").glob("other.old.*"))
-    for at in (tuned, folder):  # a name that would be a pattern
-        for file in (at / "voices").glob("other.*"):
-            file.rename(file.with_name(file.name.replace("other", "an[n]a", 1)))
-    command[3] = "an[n]a"
-    assert add_voice.main(command) == 0
-    assert (folder / "voices" / "an[n]a.wav").is_file()
-
-
-def test_a_voices_weights_go_with_it_and_one_without_gets_none(two_voices, tmp_path, capsys):
-    both, _ = two_voices
-    folder = tmp_path / "other"
-    shutil.copytree(both, folder)
-    for path in (folder / "voices").iterdir():
-        path.unlink()
-    for name, kept in (("other", 0.5), ("tone", 1)):
-        assert add_voice.main([str(both), str(folder), "--voice", name, "--megabytes", "0.25"]) == 0
-        assert json.loads(capsys.readouterr().out.splitlines()[-1])["kept"] >= kept
-    assert not (folder / "voices" / "tone.safetensors").exists()
-    needs("torch")
-    waves = [spoken(load_engine(at, "torch", "cpu", "float32"), "other") for at in (both, folder)]
-    tone = spoken(load_engine(folder, "torch", "cpu", "float32"), "tone")
-    n = min(map(len, (*waves, tone)))
-    near, far = (np.abs(waves[0][:n] - w[:n]).mean() for w in (waves[1], tone))
-    assert near < far
