@@ -91,6 +91,9 @@ def test_layers_of_a_graph_compute_what_they_say():
     (y,) = session.Place().session(graph, {})(x=x)
     wide = x.astype(np.float64)
     np.testing.assert_allclose(y, wide * np.tanh(np.log1p(np.exp(wide))), rtol=1e-5, atol=1e-6)
+    net, graph = layers.Conv1d(6, 3, dim_out=8), Graph("convolution")
+    list(net.parameters())  # which names them
+    assert net(graph.input("x", (BATCH, TOKENS, 6))).shape == (BATCH, TOKENS, 8)
 
 
 @pytest.mark.parametrize(
