@@ -71,6 +71,23 @@ def test_a_students_time_is_of_time_guidance_and_step():
     assert torch.allclose(dit.embed_time(time), sum(part(x) for part, x in parts))
 
 
+def test_what_a_new_network_begins_without():
+    """Students, voices and blocks learn from what was there: at first nothing is added to it."""
+    options = {"max_strength": 3.0, "prompt_dim": 4, "aligner_dim": 6}
+    dit = DiT(DiTConfig(**SIZES, text_upsampling="aligned", **options))
+    assert dit.aligner and dit.strength_embed and dit.step_embed and dit.prompt_embed
+    time, cond = torch.rand(2), torch.randn(2, 4, 5)
+    assert dit.time_embed(time).all()
+    added = [dit.strength_embed(time), dit.step_embed(time), dit.prompt_embed(cond)]
+    added += [dit.proj_out(torch.randn(2, 16)), *dit.norm_out(torch.randn(2, 16))]
+    added += dit.transformer_blocks[0].attn_norm(torch.randn(2, 16))
+    added += [layer(cond) for layer in (dit.aligner.speaker_mean, dit.aligner.speaker_duration)]
+    added += [dit.aligner.both_out(torch.randn(2, 6))]
+    assert not any(x.any() for x in added)
+    plain = DiT(DiTConfig(**SIZES, adaln_zero=False))
+    assert plain.proj_out.weight.any() and plain.norm_out.linear.weight.any()
+
+
 @pytest.mark.parametrize("masking", [False, True])
 @pytest.mark.parametrize("everywhere", [False, True])
 @pytest.mark.parametrize("by_places", [False, True])
