@@ -88,6 +88,15 @@ def test_what_a_new_network_begins_without():
     assert plain.proj_out.weight.any() and plain.norm_out.linear.weight.any()
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_texts_that_convolutions_read_have_positions_where_tokens_have_no_times(count):
+    sizes = {**SIZES, "conv_layers": count}
+    for kind in ("none", "average", "aligned"):
+        embed = DiT(DiTConfig(**sizes, text_upsampling=kind)).text_embed
+        assert embed.positions == (count > 0 and kind != "aligned")
+    assert DurationTransformer(**sizes).text_embed.positions == (count > 0)
+
+
 @pytest.mark.parametrize("masking", [False, True])
 @pytest.mark.parametrize("everywhere", [False, True])
 @pytest.mark.parametrize("by_places", [False, True])
@@ -97,7 +106,7 @@ def test_which_places_of_a_text_are_masked(masking, everywhere, by_places):
     dit = DiT(DiTConfig(**SIZES, text_masking=masking, **options))
     asked = []
     dit.text_embed.forward = lambda *given: asked.append(given)  # type: ignore[method-assign]
-    text = torch.tensor([[1, 2, 3, -1], [4, 5, -1, -1]])
+    text = torch.tensor([[1, 0, 3, -1], [4, 5, -1, -1]])
     none, valid = torch.full_like(text, -1), torch.arange(6) < torch.tensor([[5], [1]])
     for frames in (None, valid):
         for given, places in ((text, None), (none, None), (none, text)):
