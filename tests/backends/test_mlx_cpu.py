@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -144,3 +145,19 @@ def test_several_threads_may_ask_at_once():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(squares, rows))
     assert all(np.array_equal(f, np.array(x) ** 2) for f, x in zip(found, rows))
+
+
+def test_a_thread_takes_one_stream_and_the_main_thread_none():
+    if not hasattr(mx, "new_thread_unsafe_stream"):
+        pytest.skip("this MLX has one stream for all threads")
+    taken = []
+
+    def work():
+        for _ in range(2):
+            cpu.use_streams_again()
+            taken.append(cpu.own.lent)
+
+    (thread := threading.Thread(target=work)).start()
+    thread.join()
+    cpu.use_streams_again()
+    assert taken[0] is taken[1] and not hasattr(cpu.own, "lent")
