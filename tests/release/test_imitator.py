@@ -157,6 +157,9 @@ def test_a_voice_that_was_finetuned_from_the_imitator_joins_its_folder(
     add_voice(open_release(again), open_release(bare), "anna", 3.0)
     found = find_voice("anna", bare)
     assert found.settings.imitated and found.weights is None
+    (alone / "voices" / "anna.json").unlink()  # what is written anew is not taken for the old one
+    add_voice(open_release(alone), open_release(bare), "anna", 3.0, overwrite=True)
+    assert find_voice("anna", bare).settings == VoiceSettings(imitated=True)
     # one that the model itself speaks stays so, and so does one of a model that imitates
     add_voice(open_release(bare), open_release(again), "tone", 3.0, overwrite=True)
     assert not find_voice("tone", again).settings.imitated
