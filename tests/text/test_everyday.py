@@ -119,7 +119,7 @@ SENTENCES = [
     ("A CO-OP, EST. 1985, in DR Congo", "A CO-op, established nineteen eighty-five, in D R Congo"),
     ("The code is 5000 lines long, code 2019", "The code is five thousand lines long, code twenty"
      " nineteen"),
-    ("cos θ/2 + sin θ/4, Oslo/Færder/Moss", "cos theta slash two plus sin theta slash four,"
+    ("cos θ/2 + sin θ/4, Oslo/Færder/Moss", "cos theta over two plus sin theta over four,"
      " Oslo Færder Moss"),
     ("A 27\" 5K screen in H.264", "A twenty-seven-inch five K screen in H two six four"),
 ]  # fmt: skip

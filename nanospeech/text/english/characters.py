@@ -56,6 +56,18 @@ NAMED = {
     "∩": " intersection ",
     "∀": " for all ",
     "∃": " there exists ",
+    "∠": " angle ",
+    "△": " triangle ",
+    "∆": " delta ",
+    "⊥": " is perpendicular to ",
+    "∥": " is parallel to ",
+    "∴": " therefore ",
+    "∵": " because ",
+    "⇔": " if and only if ",
+    "∧": " and ",
+    "∨": " or ",
+    "¬": " not ",
+    "∛": " cube root of ",
     "‰": " per thousand ",
     "№": "No. ",
     "℅": " care of ",
@@ -121,6 +133,7 @@ RULES = [
     (r"(?<=[\w)])[⁻⁺]?[¹²³⁰⁴-⁹]+", lambda m: "^" + power(m[0])),
     (r"(?<![^\W\d_])Å(?![^\W\d_])", lambda m: " angstroms "),  # not the letter of Åse
     (r"(?<=\d)(\s?)μ(?=[mgLlsAFVM]\b)", lambda m: m[1] + "µ"),  # the Greek letter as the sign
+    (r"(?<=[α-ω])(?<![Α-ωά-ώ][α-ω])\s?/\s?(?=\d)", lambda m: " over "),  # "π/2"
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?=-\w|\^)", lambda m: greek(m[0]).rstrip()),
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?![Α-ωά-ώm])", lambda m: greek(m[0])),
 ]

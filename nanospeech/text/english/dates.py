@@ -52,6 +52,9 @@ RECKONED = words(
 COMPUTED = re.compile(
     rf"(?:\b(?i:{'|'.join(RECKONED)})\b[^.!?]{{0,30}}|\b(?i:an?|at) |[-+*/=^]\s?|\d )\Z"
 )
+SIMPLIFIED = re.compile(
+    r"(?i)\b(?:simplify|reduce|convert|evaluate|multiply|fractions?|equals?|equivalent)\b[^.!?]{0,20}\Z"
+)
 BY = re.compile(r"\b(?:[Mm]ultipl|[Dd]ivid)[a-z]+ (?:it |this |that |them )?\Z")
 DATED = re.compile(NO_DATE)
 USUAL_PARTS = {2, 3, 4, 8, 16}
@@ -98,6 +101,8 @@ def _short(m: re.Match) -> str:
     """12/25, where it can be no fraction or follows a preposition."""
     first, second = int(m[2]), int(m[3])
     if m[1] == "by " and BY.search(m.string[max(0, m.start() - 20) : m.start()]):
+        return m[0]
+    if not m[1] and SIMPLIFIED.search(m.string[max(0, m.start() - 40) : m.start()]):
         return m[0]
     said = _date(second, first, None) or (m[1] and _date(first, second, None))
     return m[1] + (said or m[0][len(m[1]) :])

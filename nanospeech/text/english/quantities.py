@@ -384,7 +384,8 @@ RULES = [
     (rf"{START}({NUMBER})\s?%", lambda m: f"{amount(m[1])} percent"),
     (r"(?<=[\w)])\^\s?([+-]?\d{1,15})(?!\d)", _power),
     (
-        rf"(?<![^\W\d_])(?<![^\W\d_]-){START}({NUMBER})[xX](?=\s[a-z]|[.,;!?]|$)",
+        rf"(?<![^\W\d_])(?<![^\W\d_]-)(?<![=+-] ){START}({NUMBER})[xX]"
+        r"(?=\s(?!(?:squared|cubed|to the power)\b)[a-z]|[.,;!?]|$)",
         lambda m: f"{amount(m[1])} times",
     ),
     (rf"{START}({NUMBER})(?:k|(?<=\d\d)K)\b", lambda m: f"{amount(m[1])} thousand"),
