@@ -6,7 +6,8 @@ import re
 
 from . import words
 
-SINGLE = re.compile(r"\b[Aa]n?\s(?:[\d.,]+ to )?\Z")  # "a 45° angle", "a 5 to 10 km run"
+# "a 45° angle", "a 5 to 10 km run", "a 2 by 2 cm patch"
+SINGLE = re.compile(r"\b[Aa]n?\s(?:[\d.,]+ (?:to|by) ){0,2}\Z")
 # before what is named: "the 5 nm chip"; what follows must look like a noun then
 NAMING = re.compile(
     r"\b(?:[Tt]h(?:e|is|at)|[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Ii]ts|[Oo]ur|[Tt]heir|[Ee](?:ach|very)"
@@ -35,6 +36,11 @@ HOLDER = re.compile(
     r" (?:bag|bar|bottle|box|burger|can|capsule|carton|container|cup|dose|dumbbell|glass|jar|jug"
     r"|kettlebell|pack|package|packet|piece|portion|pouch|sample|serving|size|steak|tank|tin|tub|tube|weight)\b"
 )
+# what is sold by such a size: "330 ml cans"
+HOLDERS = re.compile(
+    r" (?:bags|bars|bottles|boxes|cans|capsules|cartons|containers|cups|dumbbells|glasses|jars|jugs"
+    r"|packs|packages|packets|pouches|steaks|tanks|tins|tubes|tubs)\b"
+)
 # never an adjective: "the 2 lbs butter", "the 3 tbsp oil"
 COUNTING = words(
     "c. tsp Tsp tbsp Tbsp tbs Tbs doz % pct bpm hrs mins secs yrs wks mos lbs kgs kms pts"
@@ -52,6 +58,8 @@ def is_adjective(m: re.Match, unit: str) -> bool:
     """Whether a measure describes the noun behind it, and stays in the singular."""
     before = m.string[max(0, m.start() - AROUND) : m.start()]
     if SINGLE.search(before):
+        return True
+    if unit in HELD and HOLDERS.match(m.string, m.end()):
         return True
     if unit in COUNTING or not NAMING.search(before):
         return False

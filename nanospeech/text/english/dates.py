@@ -114,7 +114,8 @@ def _until(m: re.Match) -> str:
     link = "to" if m[3].strip() == "-" else m[3].strip()
     if COMPUTED.search(m.string[max(0, m.start() - 40) : m.start()]):
         return m[0]
-    usual = {second, fourth} <= USUAL_PARTS or (first, second) > (third, fourth)
+    newer = first > 9 and third < 4 and second <= 31  # over the turn of a year: 12/22-1/2
+    usual = {second, fourth} <= USUAL_PARTS or ((first, second) > (third, fourth) and not newer)
     if first < second and third < fourth and (usual or not DATED.match(m.string, m.end())):
         return f"{fraction(first, second)} {link} {fraction(third, fourth)}"
     since, until = _date(second, first, None), _date(fourth, third, None)
@@ -172,6 +173,12 @@ def _weekdays(m: re.Match) -> str:
     """Mon-Fri and Sat & Sun."""
     link = {"-": "to", "&": "and"}.get(m[2].strip(), m[2].strip())
     return f"{weekday(m[1])} {link} {weekday(m[3])}{_ending(m, '.' not in m[0][:-1])}"
+
+
+def _weekday_list(m: re.Match) -> str:
+    """Mon/Wed/Fri."""
+    *first, last = map(weekday, m[0].split("/"))
+    return f"{', '.join(first)} and {last}"
 
 
 def _time(m: re.Match) -> str:
@@ -255,6 +262,10 @@ RULES = [
     (r"(?<![\w/.-])(\d{1,2})-(\d{1,2})-((?:19|20)\d\d)(?![\w/-]|\.\d)", _slashed),
     (r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?:(T)(?=\d\d:)|(?![\w-]))", _iso),
     (r"(?<![\w/])(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)(?![\w/])", _slashed),
+    (
+        rf"(?<![\w.,:/$-])(\d{{1,2}} {MONTH}(?: {YEAR})?) ?- ?(?=\d{{1,2}} {MONTH})",
+        lambda m: m[1] + " to ",
+    ),
     (r"(?<![\w,.-])([12]\d)(\d\d)-(\d\d)(?![\w-]|[.,]\d)", _years),
     (r"(?<![\w/])9/11(?![\w/])", lambda m: "nine eleven"),
     (r"(?<![\w/-])24[/-]7(?![\w/-])", lambda m: "twenty-four seven"),
@@ -278,7 +289,6 @@ RULES = [
     ),
     (rf"(?<![\w/.,-])(?<!\d )(1[0-2]|0?[1-9])/([12]?\d|3[01]){NO_DATE}", _improper),
     (rf"(?<![\w-])(\d{{1,2}})-{MONTH}(?:-([12]\d{{3}}|\d\d)|(?! \d))(?![\w-])", _dashed),
-    (rf"(?<![\w.,:/$-])(\d{{1,2}} {MONTH}) ?- ?(?=\d{{1,2}} {MONTH})", lambda m: m[1] + " to "),
     # of trains and, after "at", of the day: "the 7.15 train", "at 8.30 this morning"
     (
         r"(?<![\w.,$£€-])(1?\d|2[0-3])\.([0-5]\d)(?= (?:train|bus|ferry|flight|tram|coach)\b)",
@@ -318,6 +328,8 @@ RULES = [
         rf"\b{DAY}\.?(\s?-\s?|\s?&\s?| and | to ){DAY}\b\.?",
         _weekdays,
     ),
+    (rf"\b{DAY}(?:/{DAY}){{1,4}}\b(?!/)", _weekday_list),
+    (r"\b(Tues|Thurs)\b(?!\.)", lambda m: weekday(m[1])),
     (r"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri)\.(?=\s|,|$)", lambda m: weekday(m[1]) + _ending(m)),
     (r"(?<=[\w,.] )Sat\.(?=\s|$)", lambda m: "Saturday" + _ending(m)),
     (
@@ -369,7 +381,10 @@ RULES = [
     (r"(?<!\w)'([2-9]0)s\b", _decade),
     (r"\b(1\d\d0|20\d0|[2-9]0)'?s\b", _decade),
     (r"(?<!\w)'(\d\d)(?![\w'%]|[.,]\d)", lambda m: pair(m[1])),
-    (r"'(?<=\b[QH][1-4]')(\d\d)(?!\w)", lambda m: " " + pair(m[1])),
+    (
+        r"'(?:(?<=\b[QH][1-4]')|(?<=\b[A-Z]{3}')|(?<=[A-Z]{4}'))(\d\d)(?!\w)",
+        lambda m: " " + pair(m[1]),
+    ),
     (
         r"\b((?:[Ii]n|[Ss]ince|[Yy]ear|[Bb]y|[Uu]ntil|[Cc]irca|AD) )([12]\d{3})(?!,?\d|\.\d|\s?[-%]"
         r"|\s(?:people|men|women|million|feet|miles|km|points|homes|jobs)\b)",

@@ -98,7 +98,7 @@ def _coins(m: re.Match) -> str:
 def _measure(m: re.Match) -> str:
     count, hyphen, unit, per, again, dot = m.groups()
     noun = UNITS.get(unit, "inch")  # "in" is none but where it touches its number
-    if unit == "bps" and len(count) < 4:
+    if unit in ("bp", "bps") and len(count) < 4:
         rated = RATED.search(m.string[max(0, m.start() - 80) : m.end() + 40])
         noun = "basis point" if rated else noun
     single = hyphen == "-" or is_adjective(m, unit)
@@ -388,7 +388,7 @@ RULES = [
         r"(?=\s(?!(?:squared|cubed|to the power)\b)[a-z]|[.,;!?]|$)",
         lambda m: f"{amount(m[1])} times",
     ),
-    (rf"{START}({NUMBER})(?:k|(?<=\d\d)K)\b", lambda m: f"{amount(m[1])} thousand"),
+    (rf"{START}({NUMBER})(?:k|(?<=\d\d|\.\d)K)\b", lambda m: f"{amount(m[1])} thousand"),
     (
         rf"{START}({NUMBER})\s?(ml?n|bl?n|tn|M)\b",
         lambda m: f"{amount(m[1])} {MAGNITUDES[m[2].lower()]}",

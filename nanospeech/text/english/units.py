@@ -70,7 +70,7 @@ UNITS |= {"sq yd": "square yard", "sq in": "square inch", "°c": UNITS["°C"], "
 UNITS |= {"cu. in.": "cubic inch", "cu in": "cubic inch", "cu. yd.": "cubic yard"}
 UNITS |= {f"{k}F": f"{v}farad" for k, v in (("µ", "micro"), ("n", "nano"), ("p", "pico"))}
 UNITS |= {"mol": "mole", "mmol": "millimole", "µmol": "micromole", "nmol": "nanomole"}
-UNITS |= {"mM": "millimolar", "µM": "micromolar", "nM": "nanomolar"}
+UNITS |= {"bp": "base pair", "mM": "millimolar", "µM": "micromolar", "nM": "nanomolar"}
 UNITS |= {"kDa": "kilodalton", "kt": "knot", "kts": "knot", "pct": "percent"}
 SAME |= {"millimolar", "micromolar", "nanomolar"}
 # of computers, in the letters that people write
