@@ -71,7 +71,15 @@ def _member(m: re.Match) -> str:
     return " dot " if code else m[0]
 
 
+def _filled(m: re.Match) -> str:
+    """<name>, apart from another one behind it."""
+    return m[1] + " " * (m.string[m.end() : m.end() + 1] == "<")
+
+
 RULES = [
+    # what is to be filled in, and types: "in <module>", "<your name>", "List<String>"
+    (r"(?<![\w<])<([A-Za-z][\w-]+(?: [a-z]+){0,3})>(?![\w>=])", _filled),
+    (r"(?<=\w)<([A-Za-z]\w*)>(?!\w)", lambda m: f" {m[1]}"),
     (rf"(?<![\w@.-])(?:https?|ftp)://({NAME}{TAIL})", _address),
     (rf"(?<![\w@.-])(www\.{NAME}{TAIL})", _address),
     (r"(?<![\w.+@-])([\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)", _address),
