@@ -88,6 +88,9 @@ STATES |= {"La": "Louisiana", "Md": "Maryland", "Mass": "Massachusetts", "Mich":
 STATES |= {"Minn": "Minnesota", "Miss": "Mississippi", "Mo": "Missouri", "Mont": "Montana"}
 STATES |= {"Neb": "Nebraska", "Nev": "Nevada", "Okla": "Oklahoma", "Ore": "Oregon"}
 STATES |= {"Pa": "Pennsylvania", "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia"}
+STATES |= {"N.H": "New Hampshire", "N.J": "New Jersey", "N.M": "New Mexico", "N.Y": "New York"}
+STATES |= {"N.C": "North Carolina", "N.D": "North Dakota", "R.I": "Rhode Island"}
+STATES |= {"S.C": "South Carolina", "S.D": "South Dakota", "W.Va": "West Virginia"}
 STATES |= {"Vt": "Vermont", "Wash": "Washington", "Wis": "Wisconsin", "Wyo": "Wyoming"}
 CODES = dict(
     pair.split(":")
@@ -242,6 +245,7 @@ RULES = [
     (rf"(, |[DRI]-)({any_of(STATES)})\.(?!\w)", lambda m: m[1] + STATES[m[2]] + in_name(m)),
     (rf"({'|'.join(CODES)})(?<=\b[DRI]-\w\w)(?=[),])", lambda m: CODES[m[1]].replace("_", " ")),
     (rf"\b({any_of(PLAIN_STATES)})\.(?!\w)", lambda m: STATES[m[1]] + in_name(m)),
+    (r"\bSt\.?-(?=[A-Z][a-zé])", lambda m: "Saint-"),
     (r"\b((?:\d+ )?[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)\.(?!\w)", _street),
     (r"\bGen\.? ([XYZ])\b", lambda m: f"Gen {m[1]}"),
     (rf"\b(?:({BARE})\.?|({any_of(TITLES)}|{UPPER})\.)\s+(?=[A-Z]|1st\b)", _title),
@@ -296,7 +300,11 @@ RULES = [
     (r"\b([Pp])op\.\s?(?=\d[\d,]{2}|[\d.]{1,6} million)", lambda m: f"{m[1]}opulation "),
     (r"\b([Tt])emp\.(?=:| [a-z\d])", lambda m: f"{m[1]}emperature"),
     (r"t(b?)sp(?!\w)(\.(?!\w))?", _spoons),
-    (r"(?<=\d[nrst][dht] )ed\.(?!\w)", lambda m: "edition" + stop(m, ".")),
+    (r"(?<=\d )(lg|sm)(?= [a-z]{3})", lambda m: "large" if m[1] == "lg" else "small"),
+    (
+        r"(?<=\d[nrst][dht] )(ed|gen)\.(?!\w)",
+        lambda m: ("edition" if m[1] == "ed" else "generation") + stop(m, "."),
+    ),
     (r"est\.(?<=\b\d{4} est\.)(?=[),;])", lambda m: "estimate"),
     (rf"(?<![\w.])({any_of(CHAT)})(?!\w)", lambda m: CHAT[m[1]]),
     (r"\b([Ee]qs?)\.\s*(?=\()", lambda m: COUNTED[m[1]] + " "),
@@ -341,7 +349,7 @@ RULES = [
     ),
     # doses: "q6h", "q4-6h" and "500 mg x 7 days"
     (r"\bq(\d{1,2})(?:-(\d{1,2}))?h(?:rs?)?\b", _doses),
-    (r"(?<=[a-z.] )x (?=\d{1,3} (?:day|week|month|dose)s?\b)", lambda m: "for "),
+    (r"(?:(?<=[a-z.] )|(?<=[A-Z]{2} ))x (?=\d{1,3} (?:day|week|month|dose)s?\b)", lambda m: "for "),
     # "5% p.a.", "£30,000 p.a."
     (
         r"(?:(?<=[\dk%])|(?<=[bmlt]n)|(?<=\dm)|(?<=lion)) ?p\.a\.(?!\w)|(?<=%) ?pa\b",
@@ -364,9 +372,11 @@ RULES = [
         r"(s|(?! [A-Z]{2}))(?![^\W\d_])(?!\$)",
         _spelled,
     ),
+    # in a headline: "US TO LIFT TARIFFS", "IN THE US MARKET", but not "TELL US ALL"
+    (r"(?:\A|(?<=[.:;!?] )|(?<=\bTHE ))US(?= [A-Z]{2})", lambda m: letters(m[0])),
     (rf"(?<![A-Z] )\bIT(?= (?:{'|'.join(COMPUTING.split())})\b)", lambda m: letters(m[0])),
     (r"(?<=\b[Ii]n )IT(?=[.,;!?]|\s*\Z)", lambda m: letters(m[0])),
-    (r"\b([Aa]n|[Tt]he|[Oo]ur) (IT|WHO)\b(?= [a-z]|'s)", lambda m: f"{m[1]} {letters(m[2])}"),
+    (r"\b([Aa]n|[Tt]he|[Oo]ur) (IT|WHO)\b(?= [a-z\d]|'s)", lambda m: f"{m[1]} {letters(m[2])}"),
     # initials lose their dots: "J. K. Rowling", "George W. Bush", "Robert I. Bouck"
     (rf"\b([A-HJ-Z])\.\s+(?=[A-Z][a-z.'])(?!{STARTS}\b(?!\.))", _initial),
     (rf"\b(?!{STARTS}\b)([A-Z][a-z]+ I|I)\.\s+(?=[A-Z]\.)", _initial),

@@ -104,7 +104,9 @@ RULES = [
     # sides, not factors: 3×3 and 30 × 40 cm, but 5 × 4 = 20 and 3×10⁸
     (r"(?<=\d)×(?=\d)(?!10[\^⁻⁰-⁹¹²³])(?![\d.,]+\s?=)", lambda m: "x"),
     (rf"(?<=\d) × (?=\d[\d.,]*(?: × \d[\d.,]*)?\s?(?:{LENGTHS})\b)", lambda m: "x"),
+    (r"§§|¶¶", lambda m: " sections " if m[0] == "§§" else " paragraphs "),
     (r"(?<=\d)·(?=\d)", lambda m: " times "),
+    (r"(?<=[A-Za-z¹²³])·(?=[A-Za-z]{1,3}⁻)", lambda m: " "),  # "mol·L⁻¹"
     (r"·(?:(?<=\bN·)(?=m\b)|(?<=[WA]·)(?=h\b))", lambda m: ""),
     (r"(?<=\d)\s?★", lambda m: " star"),
     (r"(?<=\bI )[❤♥]\uFE0F?", lambda m: " love "),

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import re
+
 from .dates import stop
+from .number_words import cardinal, roman
 
 PLACE = r"\d{1,4}[a-f]"
+SMALL = r"[ivxl]{1,7}\b"  # a Roman numeral in small letters: "p. xiv"
+PARTS = {"p": "page", "pp": "pages", "sc": "scene", "l": "line", "ll": "lines", "ch": "chapter"}
+
+
+def _part(m: re.Match) -> str:
+    """p. xiv and pp. ix-xii."""
+    said = [roman(text.upper()) for text in m[2].split("-")]
+    return m[0] if None in said else f"{PARTS[m[1]]} " + " to ".join(cardinal(n or 0) for n in said)
+
+
 RULES = [
     (r"\bCf\.(?= )", lambda m: "Compare"),
     (r"\bPs(s?)\.? (?=\d{1,3}\b)", lambda m: f"Psalm{m[1]} "),
+    (rf"\b(pp?|sc|ll?|ch)\. ({SMALL}(?:-{SMALL})?)(?!\.\w)", _part),
+    (r"(?<=[,;(] )(ll?|sc)\. (?=\d)", lambda m: PARTS[m[1]] + " "),
+    (r"\bEx\. (?=[A-Z]\b(?!\.)|\d)", lambda m: "Exhibit "),
+    (r"\b([Ee])ds\.(?= [A-Z]|,|\))", lambda m: m[1] + "ditors"),
+    (r"\b([Rr])ef\.(?=:)", lambda m: m[1] + "eference"),
+    (r"(?<=[;,(] )fl\. (?=(?:c\. ?)?\d{3,4}s?\b)", lambda m: "flourished "),
+    (r"(?<=\d[nrst][dht] )Cir\.(?!\w)", lambda m: "Circuit"),
     (r"\b(Op|op|[Ll]oc)\. cit(\.(?!\w))?", lambda m: f"{m[1]} cit" + stop(m, m[2])),
     (r"(?<=[\d,;(] )cl\. ?(?=\d)", lambda m: "clause "),
     (r"\bArt\. (?=[IVX]+,\s+(?:section|cl\.)\s)", lambda m: "Article "),
