@@ -1,8 +1,11 @@
-"""Maths: sums of school books, where a dash is no range and a mark no exclamation."""
+"""Maths: sums of school books, where a dash is no range, and units with powers below zero."""
 
 from __future__ import annotations
 
 import re
+
+from . import any_of
+from .units import LENGTHS, PER
 
 # what is reckoned with stands before a difference or behind it: "7 × 8 - 6 ÷ 2", "10 - 3 + 2"
 BEFORE = re.compile(r"(?:\b(?:times|divided by)\s+|[+*=]\s)\d[\d.,]*\Z")
@@ -16,8 +19,24 @@ def _difference(m: re.Match) -> str:
     return " minus " if sums else m[0]
 
 
+DIVISORS = {k: PER[k] for k in PER if k.isalpha()} | {"K": "kelvin", "d": "day", "y": "year"}
+POWERS = {"2": "square", "3": "cubic"}
+
+
+def _per(m: re.Match) -> str:
+    """The last unit of "5 m s⁻¹" and "10 W m⁻²"."""
+    unit = DIVISORS.get(m[1]) or LENGTHS[m[1]]
+    if m[2] == "1":
+        return f" per {unit}"
+    return f" per {POWERS[m[2]]} {unit}" if m[1] in LENGTHS else f" per {unit} squared"
+
+
 OPERATOR = r"\s?(?:[=+*/)]|- ?(?:\d|[a-z]\b)|times\b|divided\b)"
 RULES = [
     (rf"(?:(?<=\d)|(?<=\b[nkmr]))!(?={OPERATOR})", lambda m: " factorial"),
+    (
+        rf" (?<=[\w%] )({any_of({**DIVISORS, **LENGTHS})})\^-(1|2|3(?<=m\^-3))(?!\d)",
+        _per,
+    ),
     (r" - (?<=\d - )(?=\d)", _difference),
 ]
