@@ -31,6 +31,8 @@ DESCRIBING = ADJECTIVES | set(words("major massive shock political one"))
 
 
 def bass(around: Around) -> str:
+    if around.next in CUES["music"]:
+        return "music"
     return "fish" if near(around, CUES["fish"], 8) else "music"
 
 

@@ -106,6 +106,8 @@ def lead(around: Around) -> str:
         return "metal"
     if is_verb(around) or around.next in set(words("to us the them him her")):
         return "guide"
+    if {"life", "lives"} & {*around.right[:3]} - {around.next} and around.next not in PREPOSITIONS:
+        return "guide"  # "soldiers lead quiet lives"
     if around.next in ("exposure", "contamination", "toxicity", "dust"):
         return "metal"
     if around.next == "in" and around.right[-1] in ("water", "blood", "soil", "paint"):
@@ -131,7 +133,7 @@ def live(around: Around) -> str:
         return "now"
     if not around.right and set(around.left[-2:-1]) & BE:  # "is it live"
         return "now"
-    if around.next == "from" and not around.previous:
+    if around.next == "from" and around.previous in ("", "report", "reports"):
         return "now"
     if is_verb(around):
         return "verb"
@@ -202,7 +204,9 @@ def wound(around: Around) -> str:
     if around.previous in ("he", "she", "it"):
         return "turned"
     noun = noun or around.previous in words("bullet flesh gunshot head knife stab war")
-    coiled = set(words("way clock watch rope wool yarn string thread"))
+    coiled = set(
+        words("way clock watch rope wool yarn string thread bandage bandages tape cable scarf")
+    )
     if coiled & set(around.right[:4]) and not noun:
         return "turned"
     if around.next in POSSESSIVES | {"a", "an"} and around.left and not noun:

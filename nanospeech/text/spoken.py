@@ -23,7 +23,8 @@ FOLD = str.maketrans(
 VOWEL = re.compile("[AEIOUY]")
 SPELLED = words(
     """ABS AI ID IM OS NGO OLED IDE IOS iOS ROI SEO EV COO EEG MC UPS AEST EST ET GED KO OP OT PST
-    SEC URI"""
+    SEC URI AB AE AG ALS AU BI DI ES FS GA IA IB IL ILO INS IRA MI NE NI OG OU RA SA SE SI TA TIL
+    UVA WA"""
 )  # though the dictionary has words of these letters
 INITIALS = re.compile("([A-Z]{2,5})['’]?s")
 CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -148,6 +148,8 @@ def test_each_line_of_code_ends_for_itself():
     ("thx ppl", "TH AE1 NG K S / P IY1 P AH0 L"),
     ("Ur", "ER1"),
     ("DR", "D R AY1 V"),
+    ("IL AB SE Il", "AY1 EH1 L / EY1 B IY1 / EH1 S IY1 / IH1 L"),
+    ("FTSE Qty arXiv", "F UH1 T S IY0 / K W AA1 N T AH0 T IY0 / AA1 R K AY2 V"),
 ])  # fmt: skip
 def test_initials_and_names_of_programs_are_said_as_people_say_them(words, phonemes):
     assert " / ".join(" ".join(say_word(word)[0]) for word in words.split()) == phonemes
@@ -181,6 +183,12 @@ def test_initials_and_names_of_programs_are_said_as_people_say_them(words, phone
     ("a bar where live bands play", "L AY1 V"),
     ("Elaborate on that.", "IH0 L AE1 B R EY2 T"),
     ("Lead exposure rose.", "L EH1 D"),
+    ("The soldiers lead quiet lives.", "L IY1 D"),
+    ("The nurse wound the bandage.", "W AW1 N D"),
+    ("She reports live from Kyiv.", "L AY1 V"),
+    ("Most reports live in the archive.", "L IH1 V"),
+    ("The bass player went fishing.", "B EY1 S"),
+    ("The fishing boat caught a bass.", "B AE1 S"),
 ])  # fmt: skip
 def test_words_of_several_sounds_in_everyday_sentences(text, said):
     tokens = " ".join(PHONEMES.tokens(fit(prepare(text, PHONEMES), PHONEMES)[0]))

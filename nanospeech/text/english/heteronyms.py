@@ -211,6 +211,8 @@ CUES = {name: frozenset(words(cues)) for name, cues in {
     " sea submarine sailor sailors captain",
     "fish": "fish fishing sea striped largemouth smallmouth lake river caught catch pond trout"
     " salmon boat angler anglers fillet grilled fried hook bait perch",
+    "music": "player players guitar guitars guitarist line lines drum drums clef solo solos note"
+    " notes singer singers voice amp speaker speakers clarinet",
     "near friends": "to together enough friend friends relationship relationships by call calls"
     " range attention look ties tie contact quarters relative relatives second race game family"
     " proximity match eye watch behind match-up colleague allies ally cousin cousins associates up"

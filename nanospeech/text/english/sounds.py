@@ -144,7 +144,9 @@ zelensky: Z AH0 L EH1 N S K IY0; zelenskyy: Z AH0 L EH1 N S K IY0; zlatan: Z L A
 """
 # acronyms that are words, and names that no rule of spelling reads
 ACRONYMS = """
-chmod: CH AH0 M AA1 D; cuda: K UW1 D AH0; ebitda: IY1 B IH0 T D AA2; eslint: IY1 EH1 S L IH1 N T;
+arxiv: AA1 R K AY2 V; btwn: B AH0 T W IY1 N; chmod: CH AH0 M AA1 D; ftse: F UH1 T S IY0;
+fwd: F AO1 R W ER0 D; iban: AY1 B AE2 N; qty: K W AA1 N T AH0 T IY0; szn: S IY1 Z AH0 N;
+cuda: K UW1 D AH0; ebitda: IY1 B IH0 T D AA2; eslint: IY1 EH1 S L IH1 N T;
 ffmpeg: EH1 F EH1 F EH1 M P EH2 G; fomo: F OW1 M OW0; gaap: G AE1 P;
 gitignore: G IH1 T IH0 G N AO2 R; href: EY1 CH R EH1 F; hwy: HH AY1 W EY2; iaas: AY1 AE2 S;
 img: IH1 M IH0 JH; jpeg: JH EY1 P EH2 G; jsonl: JH EY1 S AH0 N EH1 L; kwargs: K EY1 W AA2 R G Z;
