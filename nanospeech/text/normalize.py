@@ -78,7 +78,7 @@ NUMBERS = [
     (rf"{IN_YEAR}(1[1-9])00(?!,?\d)", lambda m: cardinal(int(m[1])) + " hundred"),
     (WHOLE, lambda m: number(m[0])),
 ]
-NOTES = r"(?:\[[1-9]\d{0,2}\])+(?![\w.\[(]\w|[\[(]|\s?[-+*/=<>])"
+NOTES = r"(?:\[[1-9]\d{0,2}(?:(?:, ?| ?- ?)[1-9]\d{0,2}){0,9}\])+(?![\w.\[(]\w|[\[(]|\s?[-+*/=<>])"
 CAPITAL = re.compile(" [A-Z]")
 CODE = re.compile(r"[\w(\]][(._=\[/\\]\S*\w\Z")
 
@@ -86,6 +86,11 @@ CODE = re.compile(r"[\w(\]][(._=\[/\\]\S*\w\Z")
 def _note(m: re.Match) -> str:
     """Nothing for a note, but code is read: "print(rows[1])"."""
     return m[0] if CODE.search(m.string[max(0, m.start() - 40) : m.start()]) else ""
+
+
+def _notes(m: re.Match) -> str:
+    """Notes [3,7-9], which are listed."""
+    return re.sub(" ?, ?", ", ", m[0].replace("-", " to "))
 
 
 def _face(m: re.Match) -> str:
@@ -107,7 +112,9 @@ MARKS = [
         rf"(?:(?<=\s[a-z]{{2}})|(?<=[a-z]{{3}})|(?<=[.,;:!?)])|(?<=[\w.,!?][\"'])){NOTES}",
         _note,
     ),
+    (r"(?<=\[)\d{1,3}(?:,? ?[-,] ?\d{1,3}){1,9}(?=\])", _notes),
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
+    (r"\*(?<=\d\*)(?=[ -](?:hotel|review|rat|resort|service|luxury))", lambda m: " star"),
     # faces and hearts of chats: ":D", ";P", "xD", ":-)", "I <3 you", "thank you <3"
     (r" (?:[:;]'?-?(?:[DPpO]|[()]{1,9})|xD+)(?=[\s.,!?]|\Z)", _face),
     (r"<3 (?<=\bI <3 )(?=[a-z])", lambda m: "love "),

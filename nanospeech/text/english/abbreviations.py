@@ -130,6 +130,7 @@ LETTER_BEFORE = re.compile(
     rf"(?:\b(?i:{any_of([*LETTERED, *LETTER_NAMED])})\.? |equals |= |\bkey of "
     r"|\b(?i:answer|choice|letter|type|grade)(?: is|:) |\b(?:[A-Z]|ay) (?:and|or|to) )[A-Z]\Z"
     rf"|\b(?:{GRADED}) (?:only )?an? [A-DFU]\Z"
+    r"|\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)(?:ty|teen)(?:-[a-z]+)?|hundred) [A-Z]\Z"
 )
 # what follows a mark that a teacher gave: "a B- in Latin"
 MARKED = "(?:in|on|for|average|student|grade|and|or|to)"
@@ -277,7 +278,7 @@ RULES = [
         lambda m: COUNTED[m[1]] + " ",
     ),
     (r"(?<=[a-z,;] )No (?=\d)", lambda m: "number "),
-    (r"\b[Nn]o\.(?= of\b)", lambda m: "number"),
+    (r"\b[Nn]o\.(?=\s+of\b)", lambda m: "number"),
     (r"(?<=\d[nrst][dht][ -])c\.(?= (?:BC|CE|AD|B\.C|A\.D))", lambda m: "century"),
     (r"(\d(?:st|nd|rd|th)[ -])(c\.)(?!\w)", lambda m: m[1] + "century" + stop(m, ".")),
     (r"\b([HhXx])\.?(26[3-6])\b", lambda m: f"{m[1]} {digits(m[2])}"),  # "H.264"

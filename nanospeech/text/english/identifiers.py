@@ -109,6 +109,12 @@ RULES = [
         r"\b([Ee]xtension )(\d{3,5})(?=[.;:!?)](?!\d)|,(?!\d)|\s*\Z| (?:or|and|to)\b)",
         lambda m: m[1] + digits(m[2]),
     ),
+    # "the card ending in 4471", "text HELLO to 741741"
+    (
+        r"\b((?:[Aa]ccount|[Cc]ard|[Nn]umber|IBAN|Visa|Mastercard|Amex|debit|credit)\b[^.!?\d]{0,20}"
+        r"\bend(?:s|ed|ing) (?:in|with) |\b[Tt]ext [A-Z]{2,12} to )(\d{4,6})(?!\w|[.,]\d)",
+        lambda m: m[1] + digits(m[2]),
+    ),
     (rf"(?<=[ #])\d{{4,16}}(?![\w-]|[.,]\d| (?:{COUNTED})\b)", _copied),
     # a part with a zero before it is none of a range: "00123-456", but "1999-00"
     (

@@ -48,6 +48,7 @@ FRACTION = r"(?:\d{1,3}[ -])?\d{1,2}/\d{1,3}"
 COUNT = rf"{FRACTION}|(?:\d{{1,2}} ?- ?)?\d{{1,2}}(?:\.\d)?"
 SIDE = rf"{FRACTION}|{NUMBER}"
 RULES = [
+    (rf"(?<=x )({NUMBER}) in(?=[,;:)]|\.?\s*\Z|\. [A-Z])", lambda m: f"{m[1]} inches"),
     (r"(?<![\w.])(\d{1,2})'\s?(\d{1,2})(?:\"|''|(?!\w))", _height),
     (rf"(?<![\w./])({SIDE})(['\"])\s{{0,2}}(?:x|by|times)\s{{0,2}}({SIDE})\2", _sides),
     (r"(?<![\w.])(\d{1,2})'(?= (?:tall|long|wide|high|deep|by|x)\b)", lambda m: f"{m[1]} ft"),
