@@ -333,6 +333,7 @@ RULES = [
     (r"(?<=\b[Aa]n )A\b", lambda m: "ay"),
     (rf"\b({any_of(LETTERED)}|{any_of(LETTERED).lower()}) A\b(?! ?[A-Z])", lambda m: m[1] + " ay"),
     (r"\bA(?= (?:&|to|and|or|versus|through) [B-Z]\b)", lambda m: "ay"),
+    (r"(?<=[A-Za-z])#(?=\d)", lambda m: " number "),
     (r"#\s?(?=\d)", lambda m: "number "),
     (r"\b([Vv]ersions? )v\.?(?=\d)", lambda m: m[1]),
     (r"\bv\.?(?=\d)", lambda m: "version "),

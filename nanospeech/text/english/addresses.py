@@ -76,6 +76,10 @@ def _filled(m: re.Match) -> str:
     return m[1] + " " * (m.string[m.end() : m.end() + 1] == "<")
 
 
+def _sharp(m: re.Match) -> str:
+    return ("ay" if m[1] == "A" else m[1]) + " sharp " * bool(m[2]) + " sharp" * (not m[2])
+
+
 RULES = [
     # what is to be filled in, and types: "in <module>", "<your name>", "List<String>"
     (r"(?<![\w<])<([A-Za-z][\w-]+(?: [a-z]+){0,3})>(?![\w>=])", _filled),
@@ -101,6 +105,11 @@ RULES = [
     ),
     (r"(?<=\b[A-Z]{3})\.(?=NET\b)", lambda m: " dot "),
     (r"\b([CF])#(?!\w)", lambda m: m[1] + " sharp"),
+    # keys and chords: "G# minor", "C#m7"
+    (
+        r"\b([ACDFG])#(?=(m?7?|maj7|dim|sus[24])(?:[/\s.,;)]|\Z))",
+        _sharp,
+    ),
     (
         r"(?<![\w#&@])#((?=[A-Fa-f]{0,5}\d)(?=\d{0,5}[A-Fa-f])[\dA-Fa-f]{6}"
         r"|([Ff])\2{2}(?:\2{3})?)(?!\w)",

@@ -38,5 +38,16 @@ RULES = [
         rf" (?<=[\w%] )({any_of({**DIVISORS, **LENGTHS})})\^-(1|2|3(?<=m\^-3))(?!\d)",
         _per,
     ),
+    # "Q1-Q2", "tables A1–A12"
+    (
+        r"\b([A-Z]{1,2})(\d{1,3})\s?-\s?(?=\1(\d{1,3})\b(?!-))",
+        lambda m: f"{m[1]}{m[2]} to " if int(m[2]) < int(m[3]) else m[0],
+    ),
+    # how far something is: "step 3/5", "Retrying (2/4)"
+    (
+        r"\b((?:[Pp]age|[Pp]art|[Ss]tep|[Aa]ttempt|[Rr]etry(?:ing)?|[Ee]poch|[Bb]atch|[Ss]lide|[Tt]hread"
+        r"|[Dd]ownload(?:ed|ing)) \(?)(\d{1,4})/(?=(\d{1,4})(?![\w/]|[.,]\d))",
+        lambda m: m[0] if int(m[2]) > int(m[3]) else f"{m[1]}{m[2]} of ",
+    ),
     (r" - (?<=\d - )(?=\d)", _difference),
 ]
