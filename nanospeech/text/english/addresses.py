@@ -83,7 +83,7 @@ def _sharp(m: re.Match) -> str:
 RULES = [
     # what is to be filled in, and types: "in <module>", "<your name>", "List<String>"
     (r"(?<![\w<])<([A-Za-z][\w-]+(?: [a-z]+){0,3})>(?![\w>=])", _filled),
-    (r"(?<=\w)<([A-Za-z]\w*)>(?!\w)", lambda m: f" {m[1]}"),
+    (r"(?<=\w)<([A-Za-z]\w*(?:, ?[A-Za-z]\w*){0,3})>(?!\w)", lambda m: f" {m[1]}"),
     (rf"(?<![\w@.-])(?:https?|ftp)://({NAME}{TAIL})", _address),
     (rf"(?<![\w@.-])(www\.{NAME}{TAIL})", _address),
     (r"(?<![\w.+@-])([\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)", _address),

@@ -50,4 +50,5 @@ RULES = [
         lambda m: m[0] if int(m[2]) > int(m[3]) else f"{m[1]}{m[2]} of ",
     ),
     (r" - (?<=\d - )(?=\d)", _difference),
+    (r" - (?<=\d[n-z] - )(?=\d+\b(?! [a-z]{2}))", lambda m: " minus "),  # "11x - 10"
 ]

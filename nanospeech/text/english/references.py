@@ -22,6 +22,14 @@ RULES = [
     (r"\bCf\.(?= )", lambda m: "Compare"),
     (r"\bPs(s?)\.? (?=\d{1,3}\b)", lambda m: f"Psalm{m[1]} "),
     (rf"\b(pp?|sc|ll?|ch)\. ({SMALL}(?:-{SMALL})?)(?!\.\w)", _part),
+    (
+        r"\b([Ff]igs?|Tab|Eqs?|pp?)\. ?(?=[A-Z]\d)",  # "Fig. S1"
+        lambda m: (
+            {"t": "table", "e": "equation", "p": "page", "f": "figure"}[m[1][0].lower()]
+            + "s" * (m[1] == "pp" or m[1][-1] == "s")
+            + " "
+        ),
+    ),
     (r"(?<=[,;(] )(ll?|sc)\. (?=\d)", lambda m: PARTS[m[1]] + " "),
     (r"\bEx\. (?=[A-Z]\b(?!\.)|\d)", lambda m: "Exhibit "),
     (r"\b([Ee])ds\.(?= [A-Z]|,|\))", lambda m: m[1] + "ditors"),
