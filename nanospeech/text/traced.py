@@ -103,7 +103,8 @@ class Traced:
         """The text after rules, each of which sees what the ones before it left."""
         text = self
         for pattern, rule in rules:
-            text = text.sub(pattern, rule)
+            if pattern.search(text.text):  # most match nothing, and sub() costs more
+                text = text.sub(pattern, rule)
         return text
 
     def translate(self, table: Mapping[int, str | int | None]) -> Traced:

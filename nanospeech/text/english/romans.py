@@ -80,9 +80,9 @@ def _century(m: re.Match) -> str:
 
 RULES = [
     (r"\b([IVXLC]+)(?:st|nd|rd|th)?(?= (?:[Cc]entur|[Dd]ynast|Olympi|Corps|Congress))", _century),
-    (rf"\b(({'|'.join(MONARCHS)}) (?:[A-Z]\.? )?[A-Z][a-z]+) (II|III|IV)\b", _third),
-    (rf"\b({REIGNED}) {ROMAN}", _roman),
-    (rf"\b({REIGNED}) (I)\b{AFTER_FIRST}", _roman),
+    (rf"\b(?=[A-Z])(({'|'.join(MONARCHS)}) (?:[A-Z]\.? )?[A-Z][a-z]+) (II|III|IV)\b", _third),
+    (rf"\b(?=[A-Z])({REIGNED}) {ROMAN}", _roman),
+    (rf"\b(?=[A-Z])({REIGNED}) (I)\b{AFTER_FIRST}", _roman),
     (r"\b(World War|WORLD WAR) (II?)\b", _roman),
     (rf"\b({TITLED}) ([IVX])(?=\.\s+{NAME_BEGINS})", _roman),
     (rf"\b({NUMBERED}) {ROMAN}", _roman),
