@@ -301,7 +301,8 @@ RULES = [
     (r"\b([Pp])op\.\s?(?=\d[\d,]{2}|[\d.]{1,6} million)", lambda m: f"{m[1]}opulation "),
     (r"\b([Tt])emp\.(?=:| [a-z\d])", lambda m: f"{m[1]}emperature"),
     (r"t(b?)sp(?!\w)(\.(?!\w))?", _spoons),
-    (r"(?<=\d )(lg|sm)(?= [a-z]{3})", lambda m: "large" if m[1] == "lg" else "small"),
+    (r" lg(?<=\d lg)(?= [a-z]{3})", lambda m: " large"),
+    (r" sm(?<=\d sm)(?= [a-z]{3})", lambda m: " small"),
     (
         r"(?<=\d[nrst][dht] )(ed|gen)\.(?!\w)",
         lambda m: ("edition" if m[1] == "ed" else "generation") + stop(m, "."),
@@ -375,14 +376,14 @@ RULES = [
         _spelled,
     ),
     # in a headline: "US TO LIFT TARIFFS", "IN THE US MARKET", but not "TELL US ALL"
-    (r"(?:\A|(?<=[.:;!?] )|(?<=\bTHE ))US(?= [A-Z]{2})", lambda m: letters(m[0])),
+    (r"US(?= [A-Z]{2})(?:(?<=\AUS)|(?<=[.:;!?] US)|(?<=\bTHE US))", lambda m: letters(m[0])),
     (rf"(?<![A-Z] )\bIT(?= (?:{'|'.join(COMPUTING.split())})\b)", lambda m: letters(m[0])),
     (r"(?<=\b[Ii]n )IT(?=[.,;!?]|\s*\Z)", lambda m: letters(m[0])),
     (r"\b([Aa]n|[Tt]he|[Oo]ur) (IT|WHO)\b(?= [a-z\d]|'s)", lambda m: f"{m[1]} {letters(m[2])}"),
     # initials lose their dots: "J. K. Rowling", "George W. Bush", "Robert I. Bouck"
     (rf"\b([A-HJ-Z])\.\s+(?=[A-Z][a-z.'])(?!{STARTS}\b(?!\.))", _initial),
-    (rf"\b(?!{STARTS}\b)([A-Z][a-z]+ I|I)\.\s+(?=[A-Z]\.)", _initial),
-    (rf"\b(?!{STARTS}\b)([A-Z][a-z]+ I)\.\s+(?=[A-Z][a-z])(?!{STARTS}\b)", _initial),
+    (rf"\b(?=[A-Z])(?!{STARTS}\b)([A-Z][a-z]+ I|I)\.\s+(?=[A-Z]\.)", _initial),
+    (rf"\b(?=[A-Z])(?!{STARTS}\b)([A-Z][a-z]+ I)\.\s+(?=[A-Z][a-z])(?!{STARTS}\b)", _initial),
     (r"(?<![\w.'&])([A-HJ-Z])\.(?= {1,2}(?:[+$£€¥₹#&<>=@~]|[-.]{0,2}[a-z\d]))", _abbreviated),
     (r"(?<=[ \\/|&+=@^*_<>~])A(?=[.,;:!?)]|$)(?!\.\w)", lambda m: "ay"),  # "Plan A."
 ]
