@@ -31,7 +31,7 @@ RULES = [
         ),
     ),
     (r"(?<=[,;(] )(ll?|sc)\. (?=\d)", lambda m: PARTS[m[1]] + " "),
-    (r"\bEx\. (?=[A-Z]\b(?!\.)|\d)", lambda m: "Exhibit "),
+    (r"\bEx\. (?=([A-Z]\b(?!\.\w))|\d)", lambda m: "Exhibit " if m[1] else "Example "),
     (r"ds\.(?<=\b[Ee]ds\.)(?= [A-Z]|,|\))", lambda m: "ditors"),
     (r"ef\.(?=:)(?<=\b[Rr]ef\.)", lambda m: "eference"),
     (r"(?<=[;,(] )fl\. (?=(?:c\. ?)?\d{3,4}s?\b)", lambda m: "flourished "),
