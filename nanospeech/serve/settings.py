@@ -13,6 +13,7 @@ from nanospeech.errors import InputError
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain")
 SHORTEST_TOKEN = 16  # characters
 TOKEN = re.compile(rf"[!-~]{{{SHORTEST_TOKEN},}}")
+NAME = re.compile(r"\*|[\w-]+(\.[\w-]+)*\.?|\[?(?=.*:.*:)[\dA-Fa-f:.]+\]?", re.ASCII)
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
 BODY = 262_144  # bytes
 ESCAPED = 6  # bytes of a character as \uXXXX, which many clients send
@@ -91,6 +92,12 @@ class ServeSettings:
                 " ASCII without spaces, such as: python -c 'import secrets;"
                 " print(secrets.token_urlsafe())'"
             )
+        for host in self.hosts:
+            if not NAME.fullmatch(host):
+                raise InputError(
+                    f"{host!r} is no host's name; give it whole, as speech.example.org, without a"
+                    " scheme, a port or a path, or * for any"
+                )
         for origin in self.origins:
             if origin not in ("*", "null") and not ORIGIN.fullmatch(origin):
                 raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -124,6 +125,14 @@ def test_a_page_that_is_allowed_may_send_the_headers_that_it_asks_for():
         headers = {"access-control-request-headers": asked, "origin": SITE}
         found = ask(settings, "OPTIONS", **headers)[1]["access-control-allow-headers"]
         assert found == wanted, asked
+
+
+@pytest.mark.parametrize(
+    "name", ["a.lan:8000", "a:80", "http://a.lan", "a.lan/", "*.a.lan", "", "ä.lan"]
+)
+def test_a_name_that_no_request_can_have_is_no_setting(name):
+    with pytest.raises(InputError, match=f"{re.escape(repr(name))} is no host's name"):
+        ServeSettings(hosts=("::1", "[fe80::1]", "192.168.1.5", "my_pc", name))
 
 
 @pytest.mark.parametrize("origin", ["example.org", "https://", "https://a.b/c", "", "https://a b"])
