@@ -12,6 +12,8 @@ import logging
 import re
 from typing import Any
 
+from nanospeech.speech.reference import KEPT
+
 from .errors import ApiError, Broken
 from .metrics import Metrics
 from .settings import ServeSettings, is_loopback
@@ -60,10 +62,12 @@ class Guard:
             if scope["method"] == "OPTIONS" and len(more) > 1:
                 await answer.empty(204)
                 return
-            most = self.settings.limits.body
+            limits, what = self.settings.limits, ("body", "")
+            most = limits.body
             if scope["path"] in UPLOADS:
-                most = self.settings.limits.max_upload
-            body = Body(receive, most, self.settings.limits.body_deadline, headers)
+                most = limits.max_upload
+                what = "recording", "; send {:g} to {:g} seconds of speech".format(*KEPT)
+            body = Body(receive, most, limits.body_deadline, headers, what)
             await self.app(scope, body, answer)
         except ApiError as e:
             await answer.error(e)
@@ -170,19 +174,32 @@ def is_address(name: str) -> bool:
 class Body:
     """A request's receive, with an end to the body's size and time.
 
+    Args:
+        what: the body is, and what to send in the place of one that is too large.
+
     Raises, when called:
         ApiError: 413, or 408.
     """
 
-    def __init__(self, receive: Any, most: int, seconds: float, headers: dict[bytes, bytes]):
+    def __init__(
+        self,
+        receive: Any,
+        most: int,
+        seconds: float,
+        headers: dict[bytes, bytes],
+        what: tuple[str, str],
+    ):
         self.receive, self.most, self.had, self.done = receive, most, 0, False
+        self.what = what
         self.seconds, self.until = seconds, asyncio.get_running_loop().time() + seconds
         said = headers.get(b"content-length", b"0")
         if said.isdigit() and int(said[:20]) > most:
             raise self.too_large()
 
     def too_large(self) -> ApiError:
-        return ApiError(413, f"the body has more than {self.most} bytes", "body_too_large")
+        name, instead = self.what
+        message = f"the {name} has more than {self.most} bytes{instead}"
+        return ApiError(413, message, "body_too_large")
 
     async def __call__(self) -> Any:
         if self.done:

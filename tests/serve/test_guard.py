@@ -195,10 +195,15 @@ def test_a_request_keeps_its_id_or_is_given_one():
 
 def test_a_recording_may_be_larger_than_other_bodies():
     settings = ServeSettings(limits=Limits(max_body=2500, max_upload=5000))
-    for path, most in (("/v1/audio/speech", 2500), ("/v1/audio/voices", 5000)):
+    recording = "the recording has more than 5000 bytes; send 3 to 12 seconds of speech"
+    for path, most, why in (
+        ("/v1/audio/speech", 2500, "the body has more than 2500 bytes"),
+        ("/v1/audio/voices", 5000, recording),  # the page shows it to whoever chose a long file
+    ):
         for size in (0, most):
             for told in ({}, {"content-length": str(size)}):
                 assert ask(settings, "POST", path, size, **told)[::2] == (200, str(size).encode())
         for size, told in ((most + 1, {}), (0, {"content-length": str(most + 1)})):
-            status, headers, _ = ask(settings, "POST", path, size, **told)
+            status, headers, body = ask(settings, "POST", path, size, **told)
             assert status == 413 and headers["connection"] == "close"
+            assert json.loads(body)["error"]["message"] == why
