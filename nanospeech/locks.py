@@ -19,7 +19,7 @@ HELD: set[tuple[int, Path]] = set()  # of this process: its id, as a forked one 
 
 @contextmanager
 def alone(
-    folder: Path, option: str, warn: Callable[[str], None], name: str = NAME
+    folder: Path, option: str, warn: Callable[[str], None], name: str = NAME, wait: float = 0
 ) -> Iterator[None]:
     """Within the context, no other process comes into `alone` with the same folder and name.
 
@@ -32,6 +32,7 @@ def alone(
         option: that chooses the folder, for the message: "run_dir", "--out".
         warn: is given a line where the folder cannot be locked.
         name: of that file; another one for files that runs may write beside each other.
+        wait: seconds in which another process may let go of it.
 
     Raises:
         InputError: another process holds it; names that process and what to do.
@@ -41,7 +42,7 @@ def alone(
         yield
         return
     try:
-        handle = lock(folder, option, name)
+        handle = lock(folder, option, name, wait)
     except OSError as e:
         handle = None
         warn(f"cannot lock {folder} ({reason(e)}), so a second run in it would not be refused")
@@ -55,8 +56,11 @@ def alone(
             os.close(handle)
 
 
-def lock(folder: Path, option: str, name: str) -> int:
+def lock(folder: Path, option: str, name: str, wait: float = 0) -> int:
     """Locks a folder for `alone`; returns the open file that holds the lock.
+
+    Args:
+        wait: seconds in which another process may let go of it.
 
     Raises:
         InputError: another process holds it.
@@ -64,7 +68,7 @@ def lock(folder: Path, option: str, name: str) -> int:
     """
     import fcntl
 
-    path = folder / name
+    path, until = folder / name, time.monotonic() + wait
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -73,9 +77,13 @@ def lock(folder: Path, option: str, name: str) -> int:
                 # unlike flock's, this lock is not inherited by loader workers, which may live a
                 # little longer than a trainer that was killed
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locked = True
             except (BlockingIOError, PermissionError):  # what systems say of a lock that is held
-                raise InputError(held(os.read(handle, 4096), folder, option)) from None
-            if names(path, handle):
+                locked = False
+                if time.monotonic() >= until:
+                    raise InputError(held(os.read(handle, 4096), folder, option)) from None
+                time.sleep(0.02)
+            if locked and names(path, handle):
                 facts = {"pid": os.getpid(), "host": platform.node(), "since": time.time()}
                 os.ftruncate(handle, 0)
                 os.write(handle, json.dumps(facts).encode())
@@ -83,7 +91,7 @@ def lock(folder: Path, option: str, name: str) -> int:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # the one before deleted it in between
+        os.close(handle)  # another has it, or deleted it in between
 
 
 def names(path: Path, handle: int) -> bool:

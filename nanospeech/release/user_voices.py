@@ -26,6 +26,7 @@ USER = "user/"  # before a voice's name: the user's, whatever the folder's voice
 NAME = re.compile(r"\w[\w-]{0,63}")  # without its marks: no dots, no separators
 NAME_BYTES = 200  # of a name in UTF-8: with a suffix, and a copy's, it is one of a file
 SUFFIX = ".flac"
+WAIT = 5.0  # seconds for another process that writes a voice of the same name
 
 
 def data_folder() -> Path:
@@ -113,7 +114,7 @@ def save_voice(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # files of two recordings under one name would be a voice with another's words
-        with alone(folder, "name", log.warning, f".{folded(name)}.lock"):
+        with alone(folder, "name", log.warning, f".{folded(name)}.lock", WAIT):
             old = files_of(name)
             if old and not overwrite:
                 raise InputError(f"you have a voice {name!r}; pass --overwrite to replace it")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -271,8 +270,7 @@ def test_a_voice_keeps_its_name_in_writing_of_any_kind(recording, user_data, tmp
 
 def save_when_both_are_there(number: int, barrier) -> None:
     barrier.wait()
-    with contextlib.suppress(InputError):
-        save_voice("anna", np.full(48_000, number / 4, np.float32), str(number), {}, overwrite=True)
+    save_voice("anna", np.full(48_000, number / 4, np.float32), str(number), {}, overwrite=True)
 
 
 def test_two_recordings_kept_at_once_do_not_become_one_voice(user_data):
@@ -284,6 +282,7 @@ def test_two_recordings_kept_at_once_do_not_become_one_voice(user_data):
             one.start()
         for one in both:
             one.join()
+            assert one.exitcode == 0  # one waits for the other's files
         path = user_voices()["anna"]
         assert round(4 * audio.read(path)[99]) == int(find_voice("anna").text)
         assert len(list(path.parent.iterdir())) == 3
