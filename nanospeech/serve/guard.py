@@ -129,8 +129,8 @@ class Guard:
         )
 
     def _allowed(self, origin: bytes) -> bool:
-        allowed = self.settings.origins
-        return "*" in allowed or origin.decode("latin-1") in allowed
+        allowed = [one.lower() for one in self.settings.origins]  # as browsers send them
+        return "*" in allowed or origin.decode("latin-1").lower() in allowed
 
     def _cors(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
         """Headers for a page of another site that may use the server; never with credentials."""
