@@ -127,7 +127,11 @@ def read_lines(path: Path, excluded: list[Path]) -> list[str]:
         InputError: a file cannot be read, or no line is left.
     """
     without = {line.strip() for file in excluded for line in lines_of(file)} | {""}
-    kept = [line.strip() for line in lines_of(path) if line.strip() not in without]
+    lines = [line for line in map(str.strip, lines_of(path)) if line]
+    kept = [line for line in lines if line not in without]
+    if lines and not kept:
+        of = ", ".join(map(str, excluded))
+        raise InputError(f"all {len(lines)} lines of {path} are in those of --exclude: {of}")
     if not kept:
         raise InputError(f"{path} has no line to speak")
     return kept

@@ -300,6 +300,11 @@ def test_what_cannot_be_taught_is_told(teacher, tiny_release, tmp_path, capsys):
     empty.write_text("\n", encoding="utf-8")
     assert spoken.main([str(teacher), str(empty), "--out", str(tmp_path / "x")]) == 2
     assert "has no line to speak" in capsys.readouterr().err
+    measured = tmp_path / "measured.txt"
+    measured.write_text("One.\n\nTwo.\n", encoding="utf-8")
+    without = ["--out", str(tmp_path / "x"), "--exclude", str(empty), str(measured)]
+    assert spoken.main([str(teacher), str(measured), *without]) == 2
+    assert f"all 2 lines of {measured} are in those of --exclude: " in capsys.readouterr().err
 
 
 def test_voices_of_any_number_of_clips_are_not_compiled_on_gpus(teacher, tmp_path, monkeypatch):
