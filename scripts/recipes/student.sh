@@ -1,5 +1,5 @@
 #!/bin/sh
-# From a model with voices to the same model with a student that speaks for it, four times as fast.
+# From a model with voices to the same with a student that speaks for it, three times as fast.
 #
 #   sh scripts/recipes/student.sh TEACHER TEXTS OUTPUT MINUTES
 #
