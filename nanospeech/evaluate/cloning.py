@@ -178,9 +178,10 @@ class People:
         # with nothing to compare with, likeness is unknown
         found = [r for r in found if self.mean(name, r.used) is not None]
         if not found:
+            length = f"{seconds:g}" if seconds else f"{SHORTEST:g} to {LONGEST:g}"
             raise InputError(
-                f"{name} has no recordings for a prompt of {seconds or 'any'} seconds and others"
-                " to compare with"
+                f"{name} has no recordings for a prompt of {length} seconds and others to compare"
+                " with"
             )
         return found
 

@@ -200,7 +200,7 @@ def test_recordings_that_cannot_be_used_are_left_out(shard, caplog):
     assert not {broken.key, silent.key} & {r.key for r in found} and found
     assert "is left out" in caplog.text
     alone = cloning.People([s for s in samples if s.speaker == "anna"][:1], by_pitch)
-    with pytest.raises(InputError, match="others to compare with"):
+    with pytest.raises(InputError, match="a prompt of 3 to 10 seconds and others to compare with"):
         alone.references("anna", 8, "clean")
 
 
