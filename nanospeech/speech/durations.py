@@ -102,8 +102,9 @@ def choose_durations(engine: Any, wanted: str | None) -> str:
         )
     if wanted == "both" and not both:
         lack = "duration.safetensors" if aligned else "aligned model"
+        there = "tokens or " if aligned else "model or " if engine.has_duration else ""
         raise CheckpointError(
-            f"{engine.folder} has no {lack} for this voice: choose duration model or rule"
+            f"{engine.folder} has no {lack} for this voice: choose duration {there}rule"
         )
     return wanted
 

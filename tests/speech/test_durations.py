@@ -258,7 +258,7 @@ def test_the_rule_is_there_beside_any_model(tiny_release, engine_of, backend):
     assert speaker.speak("x" * 40).seconds == pytest.approx(said, abs=0.05)
     with pytest.raises(CheckpointError, match="not an aligned one; choose duration rule"):
         Speaker(engine, duration="tokens")
-    with pytest.raises(CheckpointError, match="no aligned model for this voice: choose"):
+    with pytest.raises(CheckpointError, match="for this voice: choose duration model or rule"):
         Speaker(engine, duration="both")
     with pytest.raises(InputError, match="choose from both, model, tokens, rule"):
         Speaker(engine, duration="bytes")
@@ -281,6 +281,8 @@ def test_asking_a_folder_without_durations_says_what_to_do(tiny_release, tmp_pat
     pace = ["--model", str(folder), "--shards", path, "--own", "*=tone", "--set-pace"]
     assert durations.main([*pace, "--backend", "torch", "--out", str(tmp_path)]) == 2
     assert "predicts no durations" in capsys.readouterr().err
+    assert generate([*flags, "--duration", "both"]) == 2  # "model" would be refused as well
+    assert "no aligned model for this voice: choose duration rule" in capsys.readouterr().err
     assert generate([*flags, "--duration", "rule"]) == 0
     assert generate([*flags, "--duration", "1.5"]) == 0
     assert sf.info(tmp_path / "a.wav").duration == pytest.approx(1.5, abs=0.05)
