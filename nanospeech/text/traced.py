@@ -93,7 +93,9 @@ class Traced:
 
     def sub(self, pattern: re.Pattern, rule: Rule | str) -> Traced:
         """What pattern.sub(rule, text) makes of the text."""
-        if isinstance(rule, str):
+        if isinstance(rule, str) and "\\" not in rule:
+            edits = ((m.start(), m.end(), rule) for m in pattern.finditer(self.text))
+        elif isinstance(rule, str):
             edits = ((m.start(), m.end(), m.expand(rule)) for m in pattern.finditer(self.text))
         else:
             edits = ((m.start(), m.end(), rule(m)) for m in pattern.finditer(self.text))
