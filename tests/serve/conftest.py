@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import shutil
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from nanospeech.config import ModelConfig
 from nanospeech.load import load_engine
 from nanospeech.serve.run import listen, make_server
 from nanospeech.serve.service import SpeechService
@@ -37,7 +41,7 @@ class Server:
                 httpx.get(self.url + "/health/live", timeout=1)
                 return
             except httpx.TransportError:
-                pass
+                time.sleep(0.01)
         raise RuntimeError("the server did not start")
 
     def stop(self) -> None:
@@ -46,10 +50,23 @@ class Server:
         assert not self.thread.is_alive()
 
 
+@pytest.fixture(scope="package", autouse=True)
+def no_certificates(tmp_path_factory):
+    """Nobody is called by https: clients, made for each request, read no roots of trust."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("certificates")))
+        yield
+
+
 @pytest.fixture(scope="session")
-def serve(make_release):
-    """serve(**fields of ServeSettings, limits) -> a context with a Server of a tiny model."""
-    folder = make_release(text_upsampling="aligned", patch_size=2, aligner_dim=24)
+def serve(tiny_aligned, tmp_path_factory):
+    """serve(**fields of ServeSettings, limits) -> a context with a Server of a tiny model.
+
+    The model takes two steps where no number is asked for, as those that ship.
+    """
+    folder = shutil.copytree(tiny_aligned, tmp_path_factory.mktemp("served") / "random")
+    config = ModelConfig.load(folder / "config.json")
+    dataclasses.replace(config, steps=2).save(folder / "config.json")
 
     @contextmanager
     def made(limits: dict | None = None, release: Path = folder, **fields):

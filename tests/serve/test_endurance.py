@@ -326,7 +326,7 @@ def test_a_byte_a_second_is_not_waited_for(serve, part):
 @pytest.mark.parametrize("count", [slow(2000)])
 def test_memory_is_flat_and_a_killed_server_starts_again(tiny_aligned, count):
     """One process for all requests: what it holds after a tenth of them it holds at the end."""
-    process, url = served(tiny_aligned, "--backend", "onnx")
+    process, url = served(tiny_aligned)
     line, chance = [], random.Random(1)
     try:
         with httpx.Client(base_url=url, timeout=60) as client:
@@ -342,7 +342,7 @@ def test_memory_is_flat_and_a_killed_server_starts_again(tiny_aligned, count):
         process.send_signal(signal.SIGKILL)
         process.wait(10)
         began = time.monotonic()
-        process, _ = served(tiny_aligned, "--backend", "onnx")
+        process, _ = served(tiny_aligned)
         took = time.monotonic() - began
     finally:
         process.kill()

@@ -28,7 +28,7 @@ from nanospeech.serve.errors import ApiError
 from nanospeech.serve.run import few_arenas, hang_up, listen
 from nanospeech.serve.service import SpeechService, Wish
 from nanospeech.serve.uploads import BY_CLIENT
-from tests.conftest import tone
+from tests.conftest import needs, tone
 from tests.serve.conftest import TEXT, speech
 from tests.serve.test_limits import settled
 
@@ -159,8 +159,13 @@ def words_gone(server, path: Path, fields: dict) -> httpx.Response:
 
 
 def served(folder: Path, *more: str, env: dict | None = None) -> tuple:
-    """A `nanospeech serve` process that is ready, and its address."""
+    """A `nanospeech serve` process that is ready, and its address.
+
+    By ONNX Runtime, which is loaded soonest.
+    """
+    needs("onnx")
     command = [sys.executable, "-m", "nanospeech", "serve", "--port", "0", "--device", "cpu"]
+    command += ["--backend", "onnx"]
     process = subprocess.Popen(
         [*command, "--model", str(folder), *more],
         stderr=subprocess.PIPE,
@@ -188,7 +193,7 @@ def test_a_server_starts_on_windows_and_leaves_another_its_port(monkeypatch):
 
 
 def test_sigterm_ends_what_runs_and_a_full_disk_is_told(tiny_release):
-    process, url = served(tiny_release, "--backend", "torch", "--allow-voices")
+    process, url = served(tiny_release, "--allow-voices")
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1000, 1000))  # no file grows: a full disk
     files = {"audio_sample": ("x.flac", wav())}
     fields = {"name": "anna", "text": "Hello there, general.", "consent": "true"}
@@ -228,7 +233,7 @@ def test_a_text_that_waits_for_words_is_told_that_the_server_ends_with_its_termi
     from websockets.exceptions import ConnectionClosed
     from websockets.sync.client import connect as join
 
-    process, url = served(tiny_release, "--backend", "torch", "--drain", "0.5")
+    process, url = served(tiny_release, "--drain", "0.5")
     last: str | bytes = b""
     with join(url.replace("http", "ws") + "/v1/audio/stream") as socket:
         socket.send(json.dumps({"type": "start"}))

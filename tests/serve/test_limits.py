@@ -117,7 +117,7 @@ def test_a_client_that_leaves_frees_everything(tight):
     assert settled(tight)
     before = threading.active_count(), len(os.listdir("/proc/self/fd"))
     chance = random.Random(0)
-    for i in range(32):
+    for i in range(16):
         with connect(tight) as found:
             found.sendall(request(input=LONG, response_format=("wav", "mp3", "opus")[i % 3]))
             wanted = chance.randrange(3000) * (i % 4 > 0)
