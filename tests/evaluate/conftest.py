@@ -5,8 +5,23 @@ from __future__ import annotations
 import pytest
 
 from nanospeech.evaluate import __main__ as evaluate
+from nanospeech.evaluate import cloning_report, report
 
 TEXTS = ["The cat sat on a mat.", "Two birds sing."]
+
+
+@pytest.fixture
+def drawn() -> None:
+    """For tests that look at the pictures of a report."""
+    pytest.importorskip("matplotlib", reason="it is of the extra eval")
+
+
+@pytest.fixture(autouse=True)
+def undrawn(request, monkeypatch) -> None:
+    """Other reports have none, which take as long to draw as a text to speak."""
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr(report, "draw", lambda *_: [])
+        monkeypatch.setattr(cloning_report, "draw", lambda *_: None)
 
 
 @pytest.fixture

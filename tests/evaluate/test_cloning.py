@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -38,10 +39,10 @@ def by_pitch(wave: np.ndarray) -> np.ndarray:
     return np.array([np.cos(angle), np.sin(angle)], np.float32)
 
 
-@pytest.fixture
-def shard(tmp_path) -> Path:
-    """Six recordings each of anna, 200 Hz, and bert, 600 Hz, of 2 to 7 seconds."""
-    path = tmp_path / "people.tar"
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory) -> Path:
+    """Six recordings each of anna, 200 Hz, and bert, 600 Hz, of 2 to 7 seconds. Read it alone."""
+    path = tmp_path_factory.mktemp("people") / "people.tar"
     with tarfile.open(path, "w") as tar:
         for name, hertz in (("anna", 200.0), ("bert", 600.0)):
             for n in range(6):
@@ -54,9 +55,15 @@ def shard(tmp_path) -> Path:
     return path
 
 
-@pytest.fixture
-def people(shard) -> cloning.People:
+@pytest.fixture(scope="module")
+def everyone(shard) -> cloning.People:
     return cloning.People(cloning.samples_of([str(shard)]), by_pitch)
+
+
+@pytest.fixture
+def people(everyone) -> cloning.People:
+    """Those of the shard, whom a test may change."""
+    return copy.deepcopy(everyone)
 
 
 def test_a_speaker_is_nearest_to_the_mean_of_the_own_other_recordings(people):
@@ -178,8 +185,8 @@ def test_people_of_two_sets_with_equal_keys_are_told_apart(shard, tmp_path):
             audio.write(path, pitched(hertz, 3.0 + n))
             path.with_suffix(".txt").write_text("Some words.\n")
     both = [f"{name}={tmp_path / name}" for name in ("carla", "dan")]
-    copy = Path(shutil.copy(shard, tmp_path / "again.tar"))
-    people = cloning.People(cloning.samples_of([str(shard), *both, str(copy)]), by_pitch)
+    again = Path(shutil.copy(shard, tmp_path / "again.tar"))
+    people = cloning.People(cloning.samples_of([str(shard), *both, str(again)]), by_pitch)
     for name, hertz in (("anna", 200.0), ("carla", 300.0), ("dan", 800.0)):
         for reference in people.references(name, 2, "clean"):
             assert by_pitch(reference.wave) @ by_pitch(pitched(hertz, 2.0)) > 0.99
@@ -252,8 +259,7 @@ def rows() -> list[cloning.Row]:
     ]
 
 
-def test_the_summary_counts_words_and_people(tmp_path):
-    pytest.importorskip("matplotlib", reason="it is of the extra eval")
+def test_the_summary_counts_words_and_people(tmp_path, drawn):
     found = cloning_report.write(rows(), ["anna", "bert"], tmp_path)["clean"]
     assert found["all"] == {
         "utterances": 2, "wer": 0.6, "similarity": 0.7, "nearest": 0.5, "leaks": 1,
@@ -392,7 +398,6 @@ def test_a_model_of_several_languages_reads_in_the_one_that_is_listened_for(
 def test_what_is_named_twice_is_measured_once_and_who_cannot_be_compared_is_not_counted(
     shard, tiny_aligned, tmp_path, monkeypatch
 ):
-    pytest.importorskip("matplotlib", reason="it is of the extra eval")
     for name, found in (("check", None), ("load_encoder", by_pitch), ("load_whisper", None)):
         monkeypatch.setattr(cloning.metrics, name, lambda *_, found=found: found)
     monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_, **__: "nothing")

@@ -25,7 +25,7 @@ from nanospeech.load import pick_backend
 from nanospeech.measure import metrics
 from nanospeech.release.user_voices import save_voice
 from nanospeech.speech.speaker import Speaker
-from tests.conftest import tone
+from tests.conftest import needs, tone
 from tests.evaluate.conftest import TEXTS
 from tests.test_locks import holder
 
@@ -208,9 +208,11 @@ def test_another_text_under_the_same_key_is_refused(arguments):
 
 
 def test_several_processes_find_what_one_finds(arguments, tmp_path):
-    alone = arguments("--jobs", "1", metrics="rtf,duration")
+    needs("onnx")  # whose processes start soonest
+    flags = ("--backend", "onnx", "--jobs")
+    alone = arguments(*flags, "1", metrics="rtf,duration")
     evaluate.run(alone)
-    many = arguments("--jobs", "2", "--out", str(tmp_path / "many"), metrics="rtf,duration")
+    many = arguments(*flags, "2", "--out", str(tmp_path / "many"), metrics="rtf,duration")
     before = dict(os.environ)
     evaluate.run(many)
     assert dict(os.environ) == before
@@ -242,8 +244,7 @@ def test_two_runs_do_not_write_over_each_others_rows(arguments):
     assert run(args)[0]["rows"]
 
 
-def test_numbers_of_steps_are_rows_and_a_picture(arguments):
-    pytest.importorskip("matplotlib")
+def test_numbers_of_steps_are_rows_and_a_picture(arguments, drawn):
     args = arguments("--steps", "1,2", "--method", "midpoint", "--limit", "1")
     summary, _ = run(args)
     assert [(r["steps"], r["evaluations"]) for r in summary["rows"]] == [(1, 2), (2, 4)]

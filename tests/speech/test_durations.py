@@ -302,6 +302,12 @@ def shard(path, clips):
     return str(path)
 
 
+@pytest.fixture
+def undrawn(monkeypatch) -> None:
+    """Without the picture of a report, which another test looks at."""
+    monkeypatch.setattr("nanospeech.evaluate.durations_report.picture", lambda *_: None)
+
+
 def test_each_source_of_durations_is_compared_with_the_recording(with_both, tmp_path, capsys):
     clips = [clip(f"k{i}", "hello there, general.", 2 + i / 2, 0.2) for i in range(4)]
     path = shard(tmp_path / "a.tar", [*clips, clip("z", "alone.", 2.0, 0.1, "b")])
@@ -331,9 +337,8 @@ def test_each_source_of_durations_is_compared_with_the_recording(with_both, tmp_
 
 
 @pytest.mark.parametrize("name", ["user/tone", "default/robin"])
-def test_a_voice_that_is_not_the_models_is_the_prompt(with_both, tmp_path, name):
+def test_a_voice_that_is_not_the_models_is_the_prompt(undrawn, with_both, tmp_path, name):
     """That of the model's own of its name was, or none was found."""
-    pytest.importorskip("matplotlib")
     save_voice("tone", tone(4.0), "hello, all of them.", {})
     clips = [clip(f"k{i}", "hello there, general kenobi.", 2 + i / 2, 0.2) for i in range(2)]
     flags = ["--shards", shard(tmp_path / "a.tar", clips), "--model", str(with_both)]
@@ -359,9 +364,10 @@ def test_a_speaker_without_clips_is_given_no_voice(with_both, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("own", [[], ["--own", "*=tone"]])
-def test_clips_that_no_one_hears_or_says_are_named_and_not_counted(with_both, tmp_path, own):
+def test_clips_that_no_one_hears_or_says_are_named_and_not_counted(
+    undrawn, with_both, tmp_path, own
+):
     """A silent one would have been as long as its file, and the prompt of others."""
-    pytest.importorskip("matplotlib")
     clips = [clip(f"k{i}", "hello there, general kenobi.", 2 + i / 2, 0.2) for i in range(4)]
     silent = io.BytesIO()
     sf.write(silent, np.zeros(72_000), 24_000, format="WAV")
@@ -378,8 +384,9 @@ def test_clips_that_no_one_hears_or_says_are_named_and_not_counted(with_both, tm
 
 
 @pytest.mark.parametrize("absurd", [True, False])
-def test_predictions_that_the_rule_stands_in_for_are_told(with_both, tmp_path, capsys, absurd):
-    pytest.importorskip("matplotlib")
+def test_predictions_that_the_rule_stands_in_for_are_told(
+    undrawn, with_both, tmp_path, capsys, absurd
+):
     clips = [clip(f"k{i}", "hello there, general.", 2 + i / 2, 0.2) for i in range(4)]
     path, folder = shard(tmp_path / "a.tar", clips), tmp_path / "model"
     shutil.copytree(with_both, folder)
@@ -412,8 +419,7 @@ def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
     assert "none.md should hold the lines" in capsys.readouterr().err
 
 
-def test_clips_of_nobody_are_told_to_be_taken_for_one_persons(with_both, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
+def test_clips_of_nobody_are_told_to_be_taken_for_one_persons(undrawn, with_both, tmp_path, capsys):
     clips = [clip(f"k{i}", "hello there, general kenobi.", 2.0 + i, 0.1, "") for i in range(3)]
     flags = ["--shards", shard(tmp_path / "a.tar", clips), "--model", str(with_both)]
     flags += ["--backend", "torch", "--out", str(tmp_path / "out"), "--held-out", "0"]
@@ -423,7 +429,7 @@ def test_clips_of_nobody_are_told_to_be_taken_for_one_persons(with_both, tmp_pat
     assert "no speaker" not in capsys.readouterr().err
 
 
-def test_a_pace_is_written_for_the_models_own_voices_alone(with_both, tmp_path, capsys):
+def test_a_pace_is_written_for_the_models_own_voices_alone(undrawn, with_both, tmp_path, capsys):
     """A folder without voices borrows those that ship, whose paces are of the model that ships."""
     folder = shutil.copytree(with_both, tmp_path / "mute")
     shutil.rmtree(folder / "voices")
