@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import itertools
@@ -173,6 +174,11 @@ def backend(request) -> str:
 
 def tone(seconds: float = 1.2, pitch: float = 140.0) -> np.ndarray:
     """A voice-like wave: harmonics with formants, syllables, a little breath; float32, 24 kHz."""
+    return _tone(seconds, pitch).copy()
+
+
+@functools.lru_cache(64)
+def _tone(seconds: float, pitch: float) -> np.ndarray:
     t = np.arange(int(seconds * 24_000)) / 24_000
     phase = 2 * np.pi * pitch * (t + 0.003 * np.sin(2 * np.pi * 5 * t))
     wave = np.zeros_like(t)
