@@ -422,10 +422,14 @@ def test_readers_pauses_and_one_loudness_in_real_speech(engine, voice):
         assert true_peak(wave) <= -1 and abs(wave[0]) < 1e-3 and abs(wave[-1]) < 1e-3
 
 
-def test_pauses_do_not_depend_on_how_a_text_is_cut(engine):
+# what a batch says is what its texts are alone, see test_batch.py
+@pytest.mark.parametrize("way", ["stream", pytest.param("batch", marks=pytest.mark.slow)])
+def test_pauses_do_not_depend_on_how_a_text_is_cut(engine, way):
     output = OutputOptions(loudness=None)
     reader = Speaker(engine, options=SampleOptions(steps=4), seed=1, chunk_seconds=2, output=output)
     assert len(reader.chunks(TEXT)) > 4
     words = (part + " " for part in TEXT.split(" "))
-    check(reader.engine, np.concatenate(list(reader.stream(words, early=False))))
-    check(reader.engine, reader.speak_many([TEXT])[0].wave)
+    if way == "stream":
+        check(reader.engine, np.concatenate(list(reader.stream(words, early=False))))
+    else:
+        check(reader.engine, reader.speak_many([TEXT])[0].wave)

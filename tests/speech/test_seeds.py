@@ -26,7 +26,11 @@ def waves(seed):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    "seed", [np.uint8(255), np.int32(2**31 - 1), np.int64(7), np.uint64(2**64 - 1), np.array(3)]
+    "seed",
+    [
+        *(np.uint8(255), np.uint64(2**64 - 1), np.array(3)),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in (np.int32(2**31 - 1), np.int64(7))),
+    ],
 )
 def test_a_seed_of_numpy_is_the_whole_number_that_it_is(seed):
     found, seeds = waves(seed)
