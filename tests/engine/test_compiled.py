@@ -59,7 +59,7 @@ def items(engine, *lens: int) -> dict:
     }
 
 
-def compiled_for(folder, backend: str, step: int, compiler: str = "aot_eager"):
+def compiled_for(folder, backend: str, step: int, compiler: str = "eager"):
     """An engine that compiles for multiples of `step` patches.
 
     PyTorch traces blocks as it always does; to machine code they go with "inductor" alone, which
