@@ -216,7 +216,7 @@ def test_discriminators_learn_and_give_the_vocoder_a_gradient():
     judges = losses.Discriminators(4, 4)
     optimizer = torch.optim.AdamW(judges.parameters(), 3e-3)
     history = []
-    for _ in range(15):
+    for _ in range(6):
         of_real = judges(real, losses.spectrograms(real))
         of_fake = judges(fake.detach(), losses.spectrograms(fake.detach()))
         loss = losses.discriminator_loss(of_real, of_fake)
