@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = [(kind, p) for kind in ("none", "average", "aligned") for p in (1, 2)]
 OPTIONS = SampleOptions(method="midpoint", steps=2)
 TEXTS = ("hello there, general.", "how are you?", "no.")
-ITEMS = Items(TEXTS, lens=(131, 98, 75), prompts=(41, 0, 30), prompt_tokens=(8, 0, 1))
+ITEMS = Items(TEXTS, lens=(67, 50, 39), prompts=(21, 0, 14), prompt_tokens=(8, 0, 1))
 
 
 @pytest.mark.parametrize(("kind", "p"), KINDS)

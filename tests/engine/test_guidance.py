@@ -25,7 +25,7 @@ CASES = {
     "unguided": SampleOptions(steps=3, cfg_strength=0.0),
 }
 TEXTS = ("hello there, general.", "how are you?")
-ITEMS = Items(TEXTS, lens=(101, 75), prompts=(41, 30), prompt_tokens=(8, 4))
+ITEMS = Items(TEXTS, lens=(67, 50), prompts=(25, 18), prompt_tokens=(8, 4))
 
 
 @pytest.fixture
