@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -129,13 +131,51 @@ CONTRACTED = re.compile(
 LONGEST = 40  # letters; what is longer is no word, and trying all its splits would be slow
 
 
+class Dictionary(Mapping[str, str]):
+    """Word to phonemes, as "AH0 N D" strings.
+
+    Lines are searched as they are: to part all of them into a dict takes four times as long as to
+    read them, and a text has few of their words.
+
+    Args:
+        lines: a word, a space and its phonemes each, no word twice.
+        over: words that go before those of the lines.
+    """
+
+    def __init__(self, lines: list[str], over: Mapping[str, str]):
+        self.lines, self.over = sorted(lines), over
+
+    def found(self, word: str) -> str | None:
+        """The phonemes of a word that is known."""
+        if (said := self.over.get(word)) is not None:
+            return said
+        start = f"{word} "
+        place = bisect_left(self.lines, start)
+        if " " in word or place == len(self.lines) or not self.lines[place].startswith(start):
+            return None
+        return self.lines[place][len(start) :]
+
+    def __getitem__(self, word: str) -> str:
+        if (said := self.found(word)) is None:
+            raise KeyError(word)
+        return said
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.found(word) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.fromkeys([*(line.split(" ", 1)[0] for line in self.lines), *self.over])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 @lru_cache(maxsize=1)
-def dictionary() -> dict[str, str]:
-    """Word to phonemes, as "AH0 N D" strings; about 125,000 words, read once."""
+def dictionary() -> Dictionary:
+    """About 125,000 words, read once."""
     path = Path(__file__).parent / "data" / "cmudict.txt.gz"
     with gzip.open(path, "rt", encoding="utf-8") as f:
-        found = dict(line.rstrip("\n").split(" ", 1) for line in f)
-    return found | corrections()
+        return Dictionary(f.read().splitlines(), corrections())
 
 
 @lru_cache(maxsize=50_000)
@@ -164,7 +204,7 @@ def contraction(word: str) -> str:
     return CONTRACTED.sub(lambda m: "'".join(filter(None, m.groups())), word)
 
 
-def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ...] | None:
+def inflected(word: str, known: Mapping[str, str], depth: int = 3) -> tuple[str, ...] | None:
     """A word of known parts: a stem with regular suffixes, up to `depth`, or with a prefix."""
     if word in known:
         return tuple(known[word].split())
@@ -236,7 +276,7 @@ def ending(suffix: str, last: str) -> tuple[str, ...]:
     return tuple((SOUNDS.get(suffix) or SOUNDS[suffix[1:]]).split())  # "iest" is "y" and "est"
 
 
-def respelled(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
+def respelled(word: str, known: Mapping[str, str]) -> tuple[str, ...] | None:
     """A British spelling by its American twin ("colourful")."""
     for pattern, american in BRITISH:
         twin = pattern.sub(american, word)
@@ -245,7 +285,7 @@ def respelled(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
     return None
 
 
-def compound(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
+def compound(word: str, known: Mapping[str, str]) -> tuple[str, ...] | None:
     """A compound of two known words of four letters or more ("snowplough"), split most evenly.
 
     The second word is one that has inflections, or is one, and the compound may be a possessive.
@@ -270,7 +310,7 @@ def compound(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
     return best[1] if best else None
 
 
-def common(word: str, known: dict[str, str]) -> bool:
+def common(word: str, known: Mapping[str, str]) -> bool:
     """Whether other forms of a word are known, so that it is no rare name."""
     stems = [word[: -len(s)] + e for s in FORMS if word.endswith(s) for e in ("", "e")]
     stems += [word[:-3] + "y"] * word.endswith("ies") + [word[:-1] + "ies"] * word.endswith("y")

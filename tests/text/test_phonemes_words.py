@@ -2,6 +2,7 @@
 
 import pytest
 
+from nanospeech.text.phonemes import Dictionary
 from nanospeech.text.sentences import fit, prepare
 from nanospeech.text.spoken import say_word
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
@@ -101,3 +102,13 @@ def test_words_are_said_as_people_say_them(word, phonemes):
 def test_words_of_other_languages_and_initials_are_too(text, phonemes):
     fitted, lost = fit(prepare(text, PHONEMES), PHONEMES)
     assert not lost and phonemes in " ".join(PHONEMES.tokens(fitted))
+
+
+def test_a_dictionary_is_what_a_dict_of_its_lines_would_be():
+    lines = ["ab AE1 B", "a AH0", "a's EY1 Z", "zoo Z UW1", "abs AE1 B Z"]
+    wanted = dict(line.split(" ", 1) for line in lines) | {"ab": "EY1 B IY1", "new": "N UW1"}
+    found = Dictionary(lines, {"ab": "EY1 B IY1", "new": "N UW1"})
+    assert dict(found) == wanted and len(found) == len(wanted)
+    tried = [*wanted, "", " ", "'", "a ", "a AH0", "b", "zo", "zoos", "é", "\U0010ffff"]
+    assert [found.get(w) for w in tried] == [wanted.get(w) for w in tried]
+    assert [w in found for w in tried] == [w in wanted for w in tried]

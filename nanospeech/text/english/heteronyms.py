@@ -5,6 +5,8 @@ A table alone; ../heteronyms.py chooses by the words around.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from . import words
 
 # noun (and adjective) first, then verb; their forms in -s follow from these
@@ -275,7 +277,7 @@ def _rows(table: str) -> dict[str, list[str]]:
     return {word: readings.split("; ") for word, _, readings in lines}
 
 
-def readings(ate: dict[str, str]) -> dict[str, dict[str, tuple[str, ...]]]:
+def readings(ate: Mapping[str, str]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Of each word the phonemes of each of its readings, by name: "noun", "verb" and others.
 
     Args:
