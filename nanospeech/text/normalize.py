@@ -35,7 +35,7 @@ from .english import (
     references,
     shillings,
 )
-from .traced import Traced
+from .traced import Rules, Traced
 
 __all__ = ["cardinal", "expand", "number", "ordinal", "year"]
 
@@ -157,7 +157,7 @@ SIGN = [
 ]
 # and whether none of a stage's rules matches a text without digits
 STAGES = [
-    ([(re.compile(pattern), rule) for pattern, rule in rules], counting)
+    (Rules(rules), counting)
     for rules, counting in (
         (addresses.RULES, False),
         (MARKS, False),

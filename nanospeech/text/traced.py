@@ -6,7 +6,8 @@ Rules of normalisation edit it as re.sub edits a string; written.py then finds t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,22 @@ import numpy as np
 Rule = Callable[[re.Match], str]
 Edit = tuple[int, int, str]  # the first character, the one behind the last, what replaces them
 SPACES = re.compile(r"\s+")
+
+
+class Rules:
+    """Patterns with their rules, in order; compiled when they first run, as many commands read no
+    text and many texts have no digits.
+    """
+
+    def __init__(self, written: Iterable[tuple[str, Rule]]):
+        self.written = list(written)
+
+    @cached_property
+    def compiled(self) -> list[tuple[re.Pattern, Rule]]:
+        return [(re.compile(pattern), rule) for pattern, rule in self.written]
+
+    def __iter__(self) -> Iterator[tuple[re.Pattern, Rule]]:
+        return iter(self.compiled)
 
 
 class Traced:

@@ -11,7 +11,7 @@ from nanospeech.text.places import encode_places
 from nanospeech.text.sentences import prepare, prepared
 from nanospeech.text.tags import hide, show
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
-from nanospeech.text.traced import Traced, joined, unchanged_ends
+from nanospeech.text.traced import Rules, Traced, joined, unchanged_ends
 from tests.text.test_normalize import BYTES, CASES, LOWER, PHONEMES, random_text
 
 RULES = [
@@ -22,6 +22,13 @@ RULES = [
     (r"(?<=\w)(?=\d)", lambda m: " "),
     (r"[^\w\s]", lambda m: ""),
 ]
+
+
+def test_rules_are_compiled_when_they_first_run_and_once():
+    rules = Rules([(r"b+", lambda m: "c"), (r"c", lambda m: "d")])
+    assert "compiled" not in vars(rules)
+    assert Traced.of("abba").run(rules).text == "ada"
+    assert next(iter(rules)) is next(iter(rules))
 
 
 @pytest.mark.parametrize(("pattern", "rule"), RULES, ids=[pattern for pattern, _ in RULES])

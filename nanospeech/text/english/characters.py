@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from nanospeech.text.traced import Traced
+from nanospeech.text.traced import Rules, Traced
 
 from . import words
 
@@ -139,7 +139,7 @@ RULES = [
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?=-\w|\^)", lambda m: greek(m[0]).rstrip()),
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?![Α-ωά-ώm])", lambda m: greek(m[0])),
 ]
-COMPILED = [(re.compile(pattern), rule) for pattern, rule in RULES]
+ORDERED = Rules(RULES)
 
 
 def power(text: str) -> str:
@@ -171,4 +171,4 @@ def clean(text: Traced) -> Traced:
     """Text in which signs have become names or ASCII, where English has one for them."""
     if text.text.isascii():
         return text
-    return text.run(COMPILED).translate(TABLE).sub(OTHER, lambda m: plain(m[0]))
+    return text.run(ORDERED).translate(TABLE).sub(OTHER, lambda m: plain(m[0]))

@@ -6,7 +6,7 @@ import re
 from unicodedata import normalize
 
 from nanospeech.text.language import Language
-from nanospeech.text.traced import Traced
+from nanospeech.text.traced import Rules, Traced
 
 from . import abbreviations, codes, dates, genders, ordinals, quantities, romans, times
 from .nouns import breaks_off, starts_sentence
@@ -92,7 +92,7 @@ LEFT = [
 ]
 # with what a text must have for any of a stage's rules to match
 STAGES = [
-    ([(re.compile(pattern), rule) for pattern, rule in rules], re.compile(needed))
+    (Rules(rules), re.compile(needed))
     for rules, needed in (
         ([(ADDRESS.pattern, address), *SIGNED], ""),
         (genders.RULES, genders.SIGN),
