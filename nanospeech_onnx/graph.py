@@ -114,12 +114,15 @@ class Graph:
     Attributes:
         name: of the graph.
         eight_bits: whether linear layers that allow it multiply in eight bits.
+        as_stored: whether the others take their matrices as they are stored, not the other way
+            round: no copies are made, but of the providers only the CPU has such a product.
         weights: tensors of files, by their names here.
         constants: small arrays, by name.
     """
 
     name: str
     eight_bits: bool = False
+    as_stored: bool = False
     nodes: list[bytes] = field(default_factory=list)
     inputs: list[bytes] = field(default_factory=list)
     outputs: list[bytes] = field(default_factory=list)

@@ -95,7 +95,14 @@ class Linear(Module):
             bias = g.weight(self.bias) if self.bias else None
             given = [x, codes, scales, None, bias]
             return g.op("DynamicQuantizeMatMul", given, shape, domain=CONTRIBUTED)
-        out = g.op("MatMul", [x, g.weight(self.weight, transposed, shape=turned)], shape)
+        if not g.as_stored:
+            out = g.op("MatMul", [x, g.weight(self.weight, transposed, shape=turned)], shape)
+        elif self.bias is not None and x.ndim == 2:
+            given = [x, g.weight(self.weight), g.weight(self.bias)]
+            return g.op("Gemm", given, shape, transB=1)
+        else:
+            given = [x, g.weight(self.weight)]
+            out = g.op("FusedMatMul", given, shape, domain=CONTRIBUTED, transB=1)
         return out if self.bias is None else out + self.bias
 
 

@@ -19,7 +19,7 @@ from . import duration as durations
 from .dit import DiT
 from .graph import BATCH, PATCHES, TIMES, TOKENS, Graph
 from .layers import Module
-from .session import Place
+from .session import CPU, Place
 
 Tensors = Mapping[str, np.ndarray]
 
@@ -95,9 +95,9 @@ class SpeechGraphs:
         g.output("log_durations", self.network.aligner.log_durations(states, speaker))
         return g
 
-    def velocity(self, eight_bits: bool = False) -> Graph:
+    def velocity(self, eight_bits: bool = False, as_stored: bool = False) -> Graph:
         """dx/dt at one time."""
-        c, g = self.config, Graph("velocity", eight_bits)
+        c, g = self.config, Graph("velocity", eight_bits, as_stored)
         frames = PATCHES * c.patch_size
         x = g.input("x", (BATCH, frames, c.n_mels))
         cond = g.input("cond", (BATCH, frames, c.n_mels))
@@ -132,7 +132,7 @@ class Speech:
         whole = config.text_upsampling == "none"
         self.states = small.session(graphs.text() if whole else graphs.tokens(), tensors)
         self.filler = np.asarray(tensors["transformer.text_embed.text_embed.weight"][0], "f")
-        self.velocity = place.session(graphs.velocity(eight_bits), tensors)
+        self.velocity = place.session(graphs.velocity(eight_bits, place.provider == CPU), tensors)
         self.aligner = self if network.aligner is not None else None
         if self.aligner:
             self.means = small.session(graphs.means(), tensors)

@@ -96,6 +96,29 @@ def test_layers_of_a_graph_compute_what_they_say():
     assert net(graph.input("x", (BATCH, TOKENS, 6))).shape == (BATCH, TOKENS, 8)
 
 
+@pytest.mark.parametrize("sizes", [(BATCH, TOKENS, 6), (BATCH, 6)], ids=len)
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_take_weights_as_they_are_stored_without_a_copy(sizes, bias):
+    layer, rng = layers.Linear(6, 4, bias), np.random.default_rng(0)
+    stored = {p.name: rng.standard_normal(p.shape).astype("f") for p in layer.parameters()}
+    x, made = rng.standard_normal((2, 5, 6)[-len(sizes) :]).astype("f"), []
+    for as_stored in (True, False):
+        graph = Graph("linear", as_stored=as_stored)
+        graph.output("y", layer(graph.input("x", sizes)))
+        made += session.Place().session(graph, stored)(x=x)
+        given = graph.tensors(stored).values()
+        shared = [any(np.shares_memory(g, s) for s in stored.values()) for g in given]
+        assert all(shared) == as_stored
+    np.testing.assert_allclose(*made, rtol=1e-6, atol=1e-6)
+
+
+def test_the_network_takes_its_weights_so_on_the_cpu_alone(tiny_release):
+    assert load_engine(tiny_release, "onnx").dit.velocity.given[0].as_stored
+    network = DiT(load_engine(tiny_release, "onnx").config.dit)
+    list(network.parameters())
+    assert not SpeechGraphs(network.config, network).velocity().as_stored
+
+
 @pytest.mark.parametrize(
     "operation",
     [
