@@ -199,7 +199,7 @@ class Release:
         if self.voice is None or name != MODEL:
             return tensors if packed else quantized.unpacked(tensors)
         change = read_tensors(self.voice)
-        return voice_weights.added(quantized.unpacked(tensors), change, self.voice)
+        return voice_weights.added(tensors, change, self.voice)
 
     def check_vocoder(self) -> None:
         """Raises CheckpointError where the shipped vocoder would stand in for one of its own."""

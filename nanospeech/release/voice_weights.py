@@ -16,25 +16,28 @@ import numpy as np
 
 from nanospeech.errors import CheckpointError, InputError
 
+from .quantization import PackedWeight, unpacked
+
 UP, DOWN = ".up", ".down"
 THIN = 8  # tensors with no more rows or columns are kept whole
 ENTRY = 110  # bytes of a tensor in the header of a file, at most, beside its name
 
 
 def added(
-    base: Mapping[str, np.ndarray], change: Mapping[str, np.ndarray], path: Path
+    base: Mapping[str, np.ndarray | PackedWeight], change: Mapping[str, np.ndarray], path: Path
 ) -> dict[str, np.ndarray]:
     """A model's tensors as a voice has them.
 
     Args:
-        base: the model's, by name.
+        base: the model's, by name; packed ones are unpacked as they are changed, so that no other
+            floats of the whole model are held.
         change: those of the voice's file.
         path: of that file, to be named.
 
     Raises:
         CheckpointError: the file is of another model, or half of a pair is missing.
     """
-    tensors = dict(base)
+    tensors: dict[str, Any] = dict(base)
     names = {name.removesuffix(UP).removesuffix(DOWN) for name in change}
     for name in sorted(names):
         whole, up, down = (change.get(name + end) for end in ("", UP, DOWN))
@@ -42,19 +45,21 @@ def added(
         if old is not None and whole is not None and whole.shape == old.shape:
             tensors[name] = whole
         elif old is not None and up is not None and down is not None and fits(old, up, down):
-            product = up.astype(np.float32) @ down.astype(np.float32)
-            tensors[name] = old.astype(np.float32) + product.reshape(old.shape)
+            product = (up.astype(np.float32) @ down.astype(np.float32)).reshape(old.shape)
+            product += old.unpack() if isinstance(old, PackedWeight) else old
+            tensors[name] = product
         else:
             raise CheckpointError(
                 f"{path} does not fit the model beside it at {name}; it belongs to the model that"
                 " it was made from"
             )
-    return tensors
+    return unpacked(tensors)
 
 
-def fits(old: np.ndarray, up: np.ndarray, down: np.ndarray) -> bool:
+def fits(old: Any, up: np.ndarray, down: np.ndarray) -> bool:
     """Whether up @ down has the shape of a weight, seen as (out, rest)."""
-    return up.shape == (len(old), len(down)) and down.shape[1:] == (old.size // len(old),)
+    rows, *rest = old.shape
+    return up.shape == (rows, len(down)) and down.shape[1:] == (prod(rest),)
 
 
 def is_thin(tensor: Any) -> bool:

@@ -19,6 +19,7 @@ from nanospeech.engine.worker import Worker
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate import durations
 from nanospeech.release.folder import MODEL, open_release
+from nanospeech.release.quantization import PackedWeight, pack_layers, unpacked
 from nanospeech.release.voice_weights import DOWN, UP, added, difference, is_thin
 from nanospeech.release.voices import find_voice
 from tests.conftest import needs
@@ -108,6 +109,19 @@ def test_changes_are_stored_short_and_added_in_float32(tmp_path):
     up, down = (change["matrix" + end].astype(np.float64) for end in (UP, DOWN))
     assert again.dtype == np.float32
     assert np.abs(again - (short["matrix"] + up @ down)).max() < 1e-5
+
+
+def test_packed_weights_become_floats_as_they_are_changed(tmp_path):
+    (base, tuned), name = models(), "matrix.weight"
+    base, tuned = ({name: m["matrix"][:, :192], "vector": m["vector"]} for m in (base, tuned))
+    packed = pack_layers(base, {"matrix": 8}, 64)
+    assert isinstance(packed[name], PackedWeight)
+    change = difference(base, tuned, 2000)
+    assert change.keys() == {name + UP, name + DOWN, "vector"}
+    found, wanted = (added(b, change, tmp_path) for b in (packed, unpacked(packed)))
+    assert all(np.array_equal(found[n], wanted[n]) and found[n].dtype != object for n in wanted)
+    assert added(packed, {}, tmp_path)[name].dtype == np.float32
+    assert isinstance(packed[name], PackedWeight)
 
 
 def test_models_that_are_not_alike_have_no_difference():
