@@ -118,11 +118,45 @@ def gated(power: np.ndarray, block: int, step: int) -> np.ndarray:
     """Mean power of the blocks that count of weighted samples, one a step."""
     if not len(power):
         return np.zeros(0)
-    total = np.concatenate([[0.0], np.cumsum(power, dtype=np.float64)])
-    starts = np.arange(0, len(power) - block + 1, step)
+    return summed(np.concatenate([[0.0], np.cumsum(power, dtype=np.float64)]), block, step)
+
+
+def summed(total: np.ndarray, block: int, step: int) -> np.ndarray:
+    """gated() of the sums of the first 0, 1, 2 and so on of its samples."""
+    starts = np.arange(0, len(total) - block, step)
     mean = (total[starts + block] - total[starts]) / block
     found = mean[mean > 10 ** ((ABSOLUTE - OFFSET) / 10)]
     return found[found > found.mean() * 10 ** (RELATIVE / 10)] if len(found) else found
+
+
+class Hearing:
+    """The gating blocks of a wave that comes in pieces, each of which is weighted once.
+
+    Args:
+        rate: its samples a second.
+    """
+
+    def __init__(self, rate: int):
+        self.rate = rate
+        self.before = np.zeros(len(k_weighting(rate)) - 1, np.float32)  # what the next ones hear of
+        self.total = np.zeros(1)  # power of the first 0, 1, 2 and so on samples
+
+    def __len__(self) -> int:
+        return len(self.total) - 1
+
+    def add(self, wave: np.ndarray) -> None:
+        """Hears the next piece: float32 (n,)."""
+        known = np.concatenate([self.before, wave])
+        power = np.square(weighted(known, self.rate)[len(self.before) :])
+        more = np.cumsum(np.concatenate([self.total[-1:], power]), dtype=np.float64)
+        self.total = np.concatenate([self.total, more[1:]])
+        self.before = known[len(wave) :]
+
+    def blocks(self) -> np.ndarray:
+        """heard() of all pieces as one wave."""
+        if not len(self):
+            return np.zeros(0)
+        return summed(self.total, *block_and_step(len(self), self.rate))
 
 
 class Leveller:
@@ -176,22 +210,21 @@ class Leveller:
                 self.known = known
             waves = chain([first], waves)
         start = gain = goal = min(target - known, LOUDEST_GAIN)
-        seen, measured = np.zeros(0, np.float32), 0
+        hearing, measured = Hearing(self.rate), 0
         for wave in waves:
-            if len(seen) < MEASURED * self.rate:
-                seen = np.concatenate([seen, wave])
-            if measured and len(seen) - measured >= AGAIN * self.rate:
-                goal = self._gain(seen, target, start)
-                measured = len(seen)
-            measured = measured or len(seen)
+            if len(hearing) < MEASURED * self.rate:
+                hearing.add(wave)
+            if measured and len(hearing) - measured >= AGAIN * self.rate:
+                goal = self._gain(hearing.blocks(), target, start)
+                measured = len(hearing)
+            measured = measured or len(hearing)
             moved = np.arange(1, len(wave) + 1) * (SLOPE / self.rate)
             gains = gain + np.sign(goal - gain) * np.minimum(moved, abs(goal - gain))
             gain = float(gains[-1]) if len(gains) else gain
             yield wave * (10 ** (gains / 20)).astype(np.float32)
 
-    def _gain(self, seen: np.ndarray, target: float, start: float) -> float:
-        """dB for a stream of which so much was heard, and which began with so much gain."""
-        blocks = heard(seen, self.rate)
+    def _gain(self, blocks: np.ndarray, target: float, start: float) -> float:
+        """dB for a stream of which these blocks were heard, and which began with so much gain."""
         seconds = len(blocks) * STEP
         if not seconds:
             return start

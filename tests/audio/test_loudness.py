@@ -116,6 +116,19 @@ def test_levels_do_not_depend_on_how_a_wave_was_cut():
         assert np.allclose(np.concatenate(pieces), whole, atol=1e-6)
 
 
+@pytest.mark.parametrize("cuts", [[], [1, 1], [5_000, 30_000, 30_001], range(100, 70_000, 9_000)])
+def test_pieces_are_heard_as_one_wave_and_weighted_once(cuts, monkeypatch):
+    wave, hearing, given, weighted = noise(3, 0.1), ld.Hearing(RATE), [], ld.weighted
+    wanted = ld.heard(wave, RATE)
+    monkeypatch.setattr(ld, "weighted", lambda w, rate: given.append(len(w)) or weighted(w, rate))
+    assert not len(hearing.blocks())
+    for piece in np.split(wave, cuts):
+        hearing.add(piece)
+    assert len(hearing) == len(wave)
+    assert sum(given) == len(wave) + (len(cuts) + 1) * len(hearing.before)
+    np.testing.assert_allclose(hearing.blocks(), wanted, rtol=1e-6)
+
+
 def test_a_stream_waits_for_nothing_where_its_voice_is_known():
     waves = iter([noise(1, 0.01), noise(1, 0.01, 1)])
     first = next(ld.Leveller(RATE, -18.0, known=-24.0)(waves, early=True))
