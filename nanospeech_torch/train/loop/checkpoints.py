@@ -35,7 +35,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.locks import alone
 from nanospeech_torch.checkpoint_reader import (
-    SafeReader,
+    KnownReader,
     check_complete,
     check_names,
     complete,
@@ -311,23 +311,31 @@ class Checkpoints:
         """
         return read_meta(path)
 
-    def load(self, path: Path, tensors: dict[str, Tensor]) -> None:
+    def load(
+        self, path: Path, tensors: dict[str, Tensor], reader: KnownReader | None = None
+    ) -> None:
         """Reads a checkpoint into `tensors`, in place, however many processes wrote it.
+
+        Args:
+            path: of the checkpoint.
+            tensors: by name.
+            reader: of the checkpoint, where it is open already.
 
         Raises:
             CheckpointError: incomplete, damaged, or of other tensors.
         """
-        check_names(path, self.describe(path), tensors)
-        read_into(tensors, SafeReader(path), self.group)
+        reader = reader or self.open(path)
+        check_names(path, reader.known.state_dict_metadata, tensors)
+        read_into(tensors, reader, self.group)
 
-    def describe(self, path: Path) -> dict[str, Any]:
-        """Names of a checkpoint's tensors and the library's metadata of each.
+    def open(self, path: Path) -> KnownReader:
+        """A checkpoint's reader, with the library's metadata of each tensor by name.
 
         Raises:
             CheckpointError: it is incomplete.
         """
         check_complete(path)
-        return SafeReader(path).read_metadata().state_dict_metadata
+        return KnownReader(path)
 
     def clear_parts(self) -> None:
         """Makes the folder, and deletes partial checkpoints of killed processes.

@@ -234,15 +234,15 @@ def restore(
     say: Callable[[str], None],
 ) -> Restored:
     """Puts a checkpoint's state into the parts of a run."""
-    p, described, meta = parts.parallel, checkpoints.describe(path), checkpoints.meta(path)
+    p, reader, meta = parts.parallel, checkpoints.open(path), checkpoints.meta(path)
     step = meta["step"]
     for line in changes(meta.get("run", {}), settings):  # before what they may keep from fitting
         say(f"changed since step {step}: {line}")
     check_vocab(path, meta.get("vocab") or [], vocab_of(parts.objective.tokenizer))
     saved = meta.get("optimizers") or [None] * len(parts.memories)
     for memory, values in zip(parts.memories, saved):
-        memory.allocate(described, values)
-    checkpoints.load(path, parts.tensors())
+        memory.allocate(reader.known.state_dict_metadata, values)
+    checkpoints.load(path, parts.tensors(), reader)
     for memory, values in zip(parts.memories, saved):
         if lost := memory.restore(values):
             say(
