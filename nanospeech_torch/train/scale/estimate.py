@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -87,7 +89,8 @@ class Memory:
         return sum(dataclasses.astuple(self))
 
 
-def count_weights(config: DiTConfig | DurationConfig) -> dict[str, int]:
+@cache  # a page of estimates asks for the same many times, each by building a model
+def count_weights(config: DiTConfig | DurationConfig) -> Mapping[str, int]:
     """Weights by part; "blocks" is of all blocks, of which "split" can be split by tensor."""
     with torch.device("meta"):
         speech = isinstance(config, DiTConfig)
@@ -105,7 +108,7 @@ def count_weights(config: DiTConfig | DurationConfig) -> dict[str, int]:
         columns = ("to_q.", "to_k.", "to_v.", "ff.ff.0.0.", "attn_norm.linear.")
         if part == "blocks" and any(key in name for key in rows + columns):
             split += p.numel()
-    return {**parts, "total": sum(parts.values()), "split": split}
+    return MappingProxyType({**parts, "total": sum(parts.values()), "split": split})
 
 
 def muon_share(config: DiTConfig | DurationConfig) -> float:
