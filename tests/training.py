@@ -68,7 +68,7 @@ def write_shards(folder: Path, count: int = 2) -> list[str]:
 def speech_model(**options) -> Nanospeech:
     """A tiny speech model; the same weights at every call."""
     torch.manual_seed(0)
-    sizes = {"dim": 64, "depth": 2, "heads": 2, "dim_head": 32, "text_dim": 32, "conv_layers": 1}
+    sizes = {"dim": 64, "depth": 1, "heads": 2, "dim_head": 32, "text_dim": 32, "conv_layers": 1}
     config = DiTConfig(**{**sizes, "text_num_embeds": len(VOCAB), "dropout": 0.0, **options})
     tokenizer = partial(list_str_to_vocab_tensor, vocab=VOCAB)
     audio = AudioConfig(mel_mean=-3.0, mel_std=3.0)

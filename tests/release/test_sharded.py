@@ -37,7 +37,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharded, "SHARD_BYTES", 150_000)
-        again = trainer(folder, speech_model(dim_head=64, heads=1), keep=2)
+        again = trainer(folder, speech_model(depth=2, dim_head=64, heads=1), keep=2)
         again.train(samples(), 3, 4, max_duration=200, save_step=1)
     return folder
 
