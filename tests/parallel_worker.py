@@ -50,7 +50,7 @@ ECHO = EchoConfig(
     speaker_ff_dim=40, target_duration=True, text_rotary=True, time_dim=16, adaln_rank=4,
     max_latents=48, max_text=8, max_speaker=16,
 )  # fmt: skip
-GLOBAL_BATCH, STEPS = 4, 4
+GLOBAL_BATCH, STEPS = 4, 3
 CLIPPED = 0.5  # every gradient of these models is larger
 
 
