@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,17 +108,35 @@ def test_two_launches_by_hand_train_one_sharded_model(config, tmp_path):
     assert final(tmp_path)["run"]["parallel"]["shard"] == 2
 
 
-def test_slurm_script_trains_on_all_nodes_saves_in_time_and_asks_for_more(config, tmp_path):
+# in a trainer's place: it tells of its start and end, and goes on until it is signalled
+TRAINER = """
+import os, signal, sys, time
+
+def tell(*words):
+    with open(os.environ["STUB"] + "/rank" + os.environ["RANK"], "a") as f:
+        print(*words, file=f)
+
+def save(*_):
+    tell("saved")
+    sys.exit()
+
+signal.signal(signal.SIGTERM, save)
+names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+tell(*(os.environ[name] for name in names), *sys.argv[1:])
+while True:
+    time.sleep(60)
+"""
+
+
+def slurm(tmp_path: Path, *arguments: str, **more: str) -> subprocess.Popen:
+    """slurm.sh in a job of two nodes, whose logs are node0.log and node1.log."""
     stubs = tmp_path / "bin"
     stubs.mkdir()
     for name, text in STUBS.items():
         (stubs / name).write_text(f"#!/usr/bin/env bash{text}")
         (stubs / name).chmod(0o755)
-    job = subprocess.Popen(
-        [
-            *("bash", "scripts/recipes/slurm.sh", "--config", str(config)),
-            *("--set", "total_steps=1000000", "data.workers=2"),
-        ],
+    return subprocess.Popen(
+        ["bash", "scripts/recipes/slurm.sh", *arguments],
         cwd=ROOT,
         env=environment(
             PATH=f"{stubs}:{os.environ['PATH']}",
@@ -128,19 +147,44 @@ def test_slurm_script_trains_on_all_nodes_saves_in_time_and_asks_for_more(config
             SLURM_SUBMIT_DIR=str(ROOT),
             PYTHON=sys.executable,
             PROCESSES="1",
-            MASTER_PORT=str(free_port()),
+            **{"MASTER_PORT": str(free_port()), **more},
         ),
     )
-    logs = [tmp_path / f"node{rank}.log" for rank in range(2)]
-    while not rows(tmp_path) and job.poll() is None:
+
+
+def signalled(job: subprocess.Popen, folder: Path, ready: Callable[[], object]) -> list[str]:
+    """What the nodes have said when a job ends, which is signalled as soon as it is ready."""
+    while not ready() and job.poll() is None:
         time.sleep(0.2)
     job.send_signal(signal.SIGUSR1)  # what SLURM sends before the time limit
     code = job.wait(timeout=240)
-    said = [log.read_text() for log in logs]
+    said = [(folder / f"node{rank}.log").read_text() for rank in range(2)]
     assert code == 0, said
-    check_nodes(said)
+    assert (folder / "requeued").read_text() == "7\n"
+    return said
+
+
+def test_slurm_script_starts_one_run_on_all_nodes_and_has_it_save_in_time(tmp_path):
+    """By torchrun, which goes on until the trainers have ended."""
+    trainer, port = tmp_path / "trainer", str(free_port())
+    trainer.write_text(f"#!{sys.executable} -IS\n{TRAINER}")
+    trainer.chmod(0o755)
+    files = [tmp_path / f"rank{rank}" for rank in range(2)]
+    given = ("--config", "a file.yaml", "--set", "total_steps=9")
+    job = slurm(tmp_path, *given, PYTHON_EXEC=str(trainer), MASTER_PORT=port)
+    signalled(job, tmp_path, lambda: all(f.exists() and f.read_text() for f in files))
+    begun = " ".join(("2 1 127.0.0.1", port, "-u -m nanospeech.train", *given))
+    assert [f.read_text() for f in files] == [f"{begun}\nsaved\n"] * 2
+
+
+@pytest.mark.slow  # its parts are tested apart: above, and by signals to several processes
+def test_slurm_script_trains_on_all_nodes_saves_in_time_and_asks_for_more(config, tmp_path):
+    job = slurm(
+        *(tmp_path, "--config", str(config)),
+        *("--set", "total_steps=1000000", "data.workers=2"),
+    )
+    check_nodes(signalled(job, tmp_path, lambda: rows(tmp_path)))
     assert final(tmp_path)["step"] == int(rows(tmp_path)[-1]["step"]) > 0
-    assert (tmp_path / "requeued").read_text() == "7\n"
 
 
 @pytest.mark.slow
