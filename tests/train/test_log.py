@@ -27,13 +27,11 @@ from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLos
 from nanospeech_torch.train.run import train
 from nanospeech_torch.train.scale import profile
 from nanospeech_torch.vocoder import Vocos
-from tests.forked import Forked, finish, ranks
 from tests.training import (
     SHARD,
     duration_model,
     samples,
     speech_model,
-    train_beside_bad_samples,
     trainer,
     write_shards,
 )
@@ -315,11 +313,3 @@ def test_each_epoch_tells_what_it_left_out(tmp_path, capsys):
     trainer(tmp_path).train([*samples(), cut], 6, 2, max_duration=200)
     out = capsys.readouterr().out
     assert "epoch 0 done; samples left out: 1 unreadable audio" in out
-
-
-def test_what_a_run_left_out_is_told_of_all_its_processes(tmp_path):
-    """As the first of them alone had it, it was half of that."""
-    each = [Forked(train_beside_bad_samples, tmp_path, env=env) for env in ranks(2)]
-    told = [line for line in finish(each).splitlines() if "samples left out" in line]
-    total = sum(int(line.split(": ")[1].split()[0]) for line in told[:-1])
-    assert total % 2 == 0 < total and told[-1] == f"samples left out: {total} without text"

@@ -22,7 +22,14 @@ from nanospeech_torch.train.run import train
 from tests import resume_worker
 from tests.forked import Forked, finish, ranks
 from tests.test_locks import holder
-from tests.training import VOCAB, samples, speech_model, trainer, write_shards
+from tests.training import (
+    VOCAB,
+    samples,
+    speech_model,
+    train_beside_bad_samples,
+    trainer,
+    write_shards,
+)
 
 
 def start(processes: int, *args: object, together: bool = False) -> list[Forked]:
@@ -48,7 +55,7 @@ def shards(tmp_path_factory) -> Path:
 
 
 def test_two_killed_processes_go_on_as_if_nothing_had_been(tmp_path, shards):
-    finish(start(2, tmp_path / "whole", shards, 6, 2))
+    finish(start(2, tmp_path / "whole", shards, 4, 2))
     run = start(2, tmp_path / "killed", shards, 600, 2)
     latest = tmp_path / "killed" / "latest"
     end = time.monotonic() + 200
@@ -59,10 +66,10 @@ def test_two_killed_processes_go_on_as_if_nothing_had_been(tmp_path, shards):
     for process in run:
         process.communicate()
     at = int(latest.read_text().strip()[5:])
-    last = max(6, at)
+    last = max(4, at)
     out = finish(start(2, tmp_path / "killed", shards, last, 2))
     assert f"at step {at}" in out
-    if last > 6:
+    if last > 4:
         finish(start(2, tmp_path / "whole", shards, last, 2))
     name = f"step_{last:08d}"
     assert same(tmp_path / "killed" / name, tmp_path / "whole" / name, 1e-6)
@@ -129,15 +136,14 @@ def test_another_number_of_processes_goes_on_without_repeating(tmp_path, shards,
 
 @pytest.fixture(scope="module")
 def by_one(tmp_path_factory, shards):
-    """by_one(steps, clips) -> the folder of a run of one process."""
-    made: dict[tuple[int, int], Path] = {}
+    """by_one(clips) -> the folder of a run of one process, of six steps, saved after three."""
+    made: dict[int, Path] = {}
 
-    def run(steps: int, clips: int) -> Path:
-        key = steps, clips
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp("one")
-            finish(start(1, made[key], shards, steps, 99, 1, 1, clips))
-        return made[key]
+    def run(clips: int) -> Path:
+        if clips not in made:
+            made[clips] = tmp_path_factory.mktemp("one")
+            finish(start(1, made[clips], shards, 6, 3, 1, 1, clips))
+        return made[clips]
 
     return run
 
@@ -153,19 +159,20 @@ def by_one(tmp_path_factory, shards):
 def test_split_runs_learn_and_resume_as_one_process_does(
     tmp_path, shards, by_one, processes, shard, tensor, batch
 ):
-    """FSDP2 x2, tensor x2, HSDP 2x2: 10 losses as one process's; saved by one, resumed by many."""
+    """FSDP2 x2, tensor x2, HSDP 2x2: losses as one process's; saved by one, resumed by many."""
     whole = batch * processes // tensor
-    shutil.copytree(by_one(10, whole), tmp_path / "one")
-    shutil.copytree(by_one(4, whole), tmp_path / "many")
-    out = finish(start(processes, tmp_path / "many", shards, 10, 99, shard, tensor, batch))
-    assert "at step 4" in out
+    for name in ("one", "many"):
+        shutil.copytree(by_one(whole), tmp_path / name)
+    (tmp_path / "many" / "latest").write_text("step_00000003\n")
+    out = finish(start(processes, tmp_path / "many", shards, 6, 99, shard, tensor, batch))
+    assert "at step 3" in out
     one, many = (losses(tmp_path / name) for name in ("one", "many"))
-    assert [step for step, _ in one] == [step for step, _ in many] == list(range(1, 11))
+    assert [step for step, _ in one] == [step for step, _ in many] == list(range(1, 7))
     assert [v for _, v in many] == pytest.approx([v for _, v in one], rel=1e-4)
-    assert same(tmp_path / "many/step_00000010", tmp_path / "one/step_00000010", 1e-4)
+    assert same(tmp_path / "many/step_00000006", tmp_path / "one/step_00000006", 1e-4)
     # and the other way: what many saved, one goes on with
-    out = finish(start(1, tmp_path / "many", shards, 11, 99, 1, 1, whole))
-    assert "at step 10" in out
+    out = finish(start(1, tmp_path / "many", shards, 7, 99, 1, 1, whole))
+    assert "at step 6" in out
 
 
 def losses(run: Path) -> list[tuple[int, float]]:
@@ -293,3 +300,11 @@ def test_tokens_never_take_the_rows_of_others(tmp_path):
     with pytest.raises(CheckpointError, match=r"another vocabulary.*token 54 was 'y', is 'z'"):
         trainer(tmp_path, model).train(samples(), 2, batch_size=2, max_duration=200)
     trainer(tmp_path).train(samples(), 2, batch_size=2, max_duration=200)
+
+
+def test_what_a_run_left_out_is_told_of_all_its_processes(tmp_path):
+    """As the first of them alone had it, it was half of that."""
+    each = [Forked(train_beside_bad_samples, tmp_path, env=env) for env in ranks(2)]
+    told = [line for line in finish(each).splitlines() if "samples left out" in line]
+    total = sum(int(line.split(": ")[1].split()[0]) for line in told[:-1])
+    assert total % 2 == 0 < total and told[-1] == f"samples left out: {total} without text"

@@ -21,7 +21,8 @@ from nanospeech.errors import InputError
 from nanospeech_torch.train.data.loader import Loader
 from nanospeech_torch.train.loop import signals
 from nanospeech_torch.train.loop.signals import Agreement, StopSignals, early_signals
-from tests.forked import Forked, finish
+from tests import resume_worker
+from tests.forked import Forked, finish, ranks
 from tests.train.test_resume import same, start
 from tests.training import samples, trainer, write_shards
 
@@ -68,6 +69,15 @@ def shards(tmp_path_factory) -> Path:
     return folder
 
 
+def read_by_another(pipe: str, *arguments: str) -> None:
+    """A run whose output is read from a pipe."""
+    handle = os.open(pipe, os.O_WRONLY)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
+    resume_worker.main(*arguments)
+
+
 def wait_for(what: Callable[[], object], *alive: subprocess.Popen | Forked) -> None:
     """Until something is there, or a process has ended before it."""
     end = time.monotonic() + 200
@@ -86,14 +96,40 @@ def left_over(run: Path) -> list[str]:
     return [p.name for p in run.glob("*.part")]
 
 
-@pytest.mark.parametrize(
-    ("when", "processes"),
-    [
-        ("training", 2),
-        *(pytest.param(*which, marks=pytest.mark.slow) for which in (("saving", 1), ("saving", 2))),
-        pytest.param("training", 1, marks=pytest.mark.slow),
-    ],
-)
+def stepped(run: Path, steps: int) -> bool:
+    """Whether a run has taken, and logged, more steps than these."""
+    log = run / "log.csv"
+    return log.exists() and len(log.read_text().splitlines()) > 1 + steps
+
+
+def test_two_processes_go_on_exactly_after_a_signal_to_all_and_a_killed_loader_worker(
+    tmp_path, shards
+):
+    run, whole = tmp_path / "stopped", tmp_path / "whole"
+    group = start(2, run, shards, ENDLESS, ENDLESS, "workers=2", together=True)
+    wait_for(lambda: stepped(run, 0), *group)
+    os.killpg(group[0].pid, signal.SIGTERM)
+    assert "SIGTERM at step" in finish(group)
+    first = latest(run)
+    assert first > 0 and not left_over(run)
+    group = start(2, run, shards, ENDLESS, ENDLESS, "workers=2")
+    wait_for(lambda: stepped(run, first), *group)
+    psutil.Process(group[-1].pid).children()[-1].kill()
+    said = [process.communicate()[0] for process in group]
+    assert all(process.returncode for process in group), said
+    assert f"at step {first}" in said[0] and "saving first" in said[0], said
+    assert "process 1 failed: " in said[0], said
+    at = latest(run)
+    assert at > first and not left_over(run)
+    finish(start(2, run, shards, at + 2, ENDLESS, "workers=2"))
+    finish(start(2, whole, shards, at + 2, ENDLESS, "workers=2"))
+    name = f"step_{at + 2:08d}"
+    assert same(run / name, whole / name, 1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["training", "saving"])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_signal_to_the_whole_group_saves_and_the_run_goes_on_exactly(
     tmp_path, shards, processes, when
 ):
@@ -121,19 +157,16 @@ def test_a_signal_to_the_whole_group_saves_and_the_run_goes_on_exactly(
 )
 def test_a_run_whose_reader_is_gone_saves_what_it_has(tmp_path, shards, number):
     """As behind a pipe to tee, which Ctrl-C ends first, or in a terminal that is closed."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     arguments = map(str, (tmp_path / "run", shards, ENDLESS, ENDLESS, "workers=2"))
-    command = [sys.executable, "-m", "tests.resume_worker", *arguments]
-    # a run would ignore what is ignored here, as nohup has it
-    own = {"start_new_session": True, "preexec_fn": lambda: signal.signal(number, signal.SIG_DFL)}
-    with subprocess.Popen(command, cwd=ROOT, **own, **PIPES) as run:
-        try:
-            assert run.stdout is not None and run.stdout.readline()
-            run.stdout.close()
-            wait_for((tmp_path / "run" / "log.csv").exists, run)
-            run.send_signal(number)
-            assert run.wait(200) == 0
-        finally:
-            run.kill()  # one that goes on would do so for ever
+    run = Forked(read_by_another, str(pipe), *arguments, env=ranks(1)[0])
+    with pipe.open() as reader:
+        assert reader.readline()
+    wait_for((tmp_path / "run" / "log.csv").exists, run)
+    run.send_signal(number)
+    said, _ = run.communicate()
+    assert run.returncode == 0, said
     assert latest(tmp_path / "run") > 0 and not left_over(tmp_path / "run")
 
 
@@ -148,7 +181,8 @@ def test_a_run_under_nohup_goes_on_when_its_terminal_is_closed(tmp_path, shards)
     assert run.returncode == 0 and latest(tmp_path / "run") == 6, said
 
 
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_killed_loader_worker_costs_no_step(tmp_path, shards, processes):
     run, whole = tmp_path / "stopped", tmp_path / "whole"
     group = start(processes, run, shards, ENDLESS, ENDLESS, "workers=2")
