@@ -29,7 +29,7 @@ from tests.training import duration_model, samples, trainer
 
 LONGEST = 937  # frames: those of nanospeech/configs/82M.yaml, as is the plan
 PLAN = BatchPlan(112, 104_944, LONGEST)
-COUNT, SPEAKERS = 2400, 60
+COUNT, SPEAKERS = 1200, 30
 
 
 @cache
@@ -60,7 +60,7 @@ def libritts(tmp_path_factory) -> tuple[str, ...]:
 
 
 def stream(paths, pair: float, plan: BatchPlan = PLAN, **options) -> SpeechBatches:
-    options = {"shuffle_buffer": 500, "seed": 1, **options}
+    options = {"shuffle_buffer": 250, "seed": 1, **options}
     return SpeechBatches(
         paths, DIGITS, plan, AudioConfig(n_mels=1), LossConfig(pair=pair), **options
     )
@@ -214,14 +214,14 @@ def test_pair_mb_bounds_the_waiting_clips():
 
 
 def test_few_clips_wait_however_many_speakers_there_are(tmp_path):
-    paths = shards(tmp_path, [20 + n % 30 for n in range(1500)], 10**9, 500)
+    paths = shards(tmp_path, [20 + n % 30 for n in range(750)], 10**9, 250)
     batches = stream(paths, 0, BatchPlan(50, 10_000, 120, pair_mb=1))
     batches.loss = LossConfig(pair=1)
     waiting, used = [], Counter()
     for x in until(batches, 1):
         waiting.append(len(x.place.unpaired))
         used.update(clips(x))
-    assert len(used) == 1500 and set(used.values()) == {1}
+    assert len(used) == 750 and set(used.values()) == {1}
     assert 10**6 / (OBJECTS + 200) - 2 < max(waiting) <= 10**6 / OBJECTS < 500
 
 
@@ -250,7 +250,7 @@ def test_going_on_is_as_if_never_stopped_where_clips_had_to_go_alone(tmp_path):
     whole = until(crowded(tmp_path), 2)
     most = max(len(x.place.unpaired) for x in whole)
     assert 60 < most < 130 and sum(" " in text for x in whole for text in x.texts) > 20
-    for start in range(3, len(whole) - 3, 7):
+    for start in range(3, len(whole) - 3, 13):
         place = StreamState.from_json(json.loads(json.dumps(whole[start - 1].place.to_json())))
         rest = islice(crowded(tmp_path, places={0: place}, consumed=start), 3)
         assert all(same(a, b) for a, b in zip(rest, whole[start:])), start
@@ -292,7 +292,7 @@ def test_the_cost_of_a_stream_state_does_not_grow_with_waiting_clips(tmp_path):
     batches = crowded(tmp_path)
     next(iter(batches))
     before, seen = len(batches.unpaired), []
-    for count in (100, 20_000):
+    for count in (100, 2000):
         batches.unpaired.most = 10**9
         for n in range(len(batches.unpaired) - before, count):
             batches.unpaired.add(clip(n, 60, n + 1000))
