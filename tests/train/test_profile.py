@@ -111,7 +111,7 @@ def test_flops_are_those_that_torch_counts(upsampling: str, patch_size: int):
     assert ours == pytest.approx(counted(objective(config), batch), rel=0.02)
 
 
-@pytest.mark.parametrize("patch_size", [1, 2])
+@pytest.mark.parametrize("patch_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("wide", [False, True])
 def test_flops_of_learning_to_be_understood_are_those_that_torch_counts(patch_size, wide):
     """Two networks, with conditions and without, and the listener of the step."""
@@ -185,9 +185,13 @@ def test_flops_of_the_published_model_are_those_of_the_rule_and_of_torch():
     assert profile.flops_per_frame(config, 937) == pytest.approx(
         6 * 52.9e6 + 12 * 18 * 768 * 937, rel=0.02
     )
+    three, four = (dataclasses.replace(config, depth=n) for n in (3, 4))
+    each = profile.train_flops(four, 2, 937, 160) - profile.train_flops(three, 2, 937, 160)
+    assert whole == profile.train_flops(three, 2, 937, 160) + 15 * each
     with torch.device("meta"):  # plain convolutions, nothing computed
         batch = make_batch(2, 937, 160, "meta")
-        assert whole == pytest.approx(counted(objective(config), batch), rel=0.02)
+        less, more = (counted(objective(c), batch) for c in (three, four))
+        assert whole == pytest.approx(less + 15 * (more - less), rel=0.02)
 
 
 def test_vocoder_flops_are_those_that_torch_counts():
