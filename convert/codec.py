@@ -55,8 +55,9 @@ def read_codec(path: str | Path) -> tuple[CodecConfig, Mapping[str, Tensor]]:
 def codec_shapes(config: CodecConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes of a codec's tensors, without allocating anything."""
     from nanospeech_torch.echo.codec import DACVAE
+    from nanospeech_torch.engine import Unfilled
 
-    with torch.device("meta"):
+    with torch.device("meta"), Unfilled():
         return shapes_of(DACVAE(config).state_dict())
 
 

@@ -168,8 +168,9 @@ def network_config(shapes: Shapes, name: str, path: Path) -> EchoConfig:
 def network_shapes(config: EchoConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes of an EchoDiT's tensors, without allocating anything."""
     from nanospeech_torch.echo.network import EchoDiT
+    from nanospeech_torch.engine import Unfilled
 
-    with torch.device("meta"):
+    with torch.device("meta"), Unfilled():
         state = EchoDiT(config).state_dict()
     return {f"transformer.{name}": tuple(t.shape) for name, t in state.items()}
 

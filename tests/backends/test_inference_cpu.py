@@ -156,13 +156,16 @@ def test_openmp_variables_are_set_before_torch_loads(code, variables, found):
     assert done.stdout.splitlines()[:1] == [found], done.stderr
 
 
-def test_loading_does_not_import_the_compiler():
+def test_loading_and_converting_do_not_import_the_compiler():
     code = (
-        "import sys; from nanospeech import load_engine; load_engine(backend='torch');"
-        "print('torch._dynamo' in sys.modules)"
+        "import sys; from nanospeech import load_engine; c = load_engine(backend='torch').config\n"
+        "from convert.model import network_shapes; from convert.vocoder import vocoder_shapes\n"
+        "from nanospeech_torch.train.scale.estimate import count_weights as count\n"
+        "print(network_shapes(c.dit) and vocoder_shapes(c.vocoder) and count(c.dit)['total'] > 1e6,"
+        "'torch._dynamo' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.strip() == "True False"
 
 
 class Wide(TorchDispatchMode):

@@ -18,6 +18,7 @@ import torch
 from nanospeech.errors import InputError
 from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch.echo.network import EchoDiT
+from nanospeech_torch.engine import Unfilled
 from nanospeech_torch.train.optim.optimizers import hidden_matrices
 
 from .estimate import Memory
@@ -94,7 +95,7 @@ class EchoWorkload:
 @functools.lru_cache
 def count_weights(config: EchoConfig) -> dict[str, int]:
     """Weights by part; "split" are those that tensor parallelism splits, "muon" Muon's matrices."""
-    with torch.device("meta"):
+    with torch.device("meta"), Unfilled():
         model = EchoDiT(config)
     parts: dict[str, int] = {}
     split = 0
