@@ -132,7 +132,8 @@ def test_readme_command_speaks(source, monkeypatch):
 
 
 def test_import_loads_no_backend():
-    code = "import sys, nanospeech.generate, nanospeech.speech.speaker; print(sorted(sys.modules))"
+    code = "import sys, nanospeech.generate, nanospeech.speech.speaker\n"
+    code += "import nanospeech_torch.prepare.features; print(sorted(sys.modules))"
     names = run([sys.executable, "-c", code], ROOT).stdout
     assert not [n for n in ("'torch'", "'mlx", "'onnxruntime", "'datasets'") if n in names]
 

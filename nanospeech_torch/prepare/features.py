@@ -40,13 +40,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
-from convert.codec import read_codec
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command, say
 from nanospeech.config import AudioConfig
@@ -56,9 +54,11 @@ from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole, write_json
 from nanospeech.locks import alone
 from nanospeech.prepare.shards import npy
-from nanospeech_torch.echo.codec import DACVAE
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import BROKEN, TarSource, find_shards
+
+if TYPE_CHECKING:
+    from nanospeech_torch.echo.codec import DACVAE
 
 AUDIO = AudioConfig()
 SETTINGS = "encode.json"  # how the tars of a folder were made
@@ -89,6 +89,11 @@ def codec_of(path: str) -> DACVAE:
     Raises:
         CheckpointError: it cannot be read, or is no DAC-VAE.
     """
+    import torch  # the other encoders' processes start without it
+
+    from convert.codec import read_codec
+    from nanospeech_torch.echo.codec import DACVAE
+
     config, tensors = read_codec(path)
     codec = DACVAE(config)
     codec.load_state_dict({n: tensors[n].float() for n in tensors})
@@ -98,6 +103,8 @@ def codec_of(path: str) -> DACVAE:
 
 def encode_dacvae(wave: np.ndarray, path: str) -> np.ndarray:
     """Latents (T, C) of a wave at the codec's rate, the means of its distribution."""
+    import torch
+
     codec = codec_of(path)
     heard = torch.from_numpy(whole_hops(wave, codec.config.hop_length))[None]
     with torch.inference_mode():
