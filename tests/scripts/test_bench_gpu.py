@@ -18,8 +18,9 @@ def options(*given: str) -> argparse.Namespace:
     return bench_gpu.parser().parse_args(["--tiny", "--cpu", *given])
 
 
-def test_the_last_line_is_one_document_with_a_row_for_each_cell(capsys):
-    """One cell of each kind, in processes of their own: a training step and a part."""
+def test_the_last_line_is_one_document_with_a_row_for_each_cell(capsys, monkeypatch):
+    """One cell of each kind: a training step, and a part in a process of its own."""
+    monkeypatch.setattr(bench_gpu, "run_cell", lambda spec, timeout: worker.run(spec))
     argv = ["--tiny", "--cpu", "--timeout", "600", "--minutes", "60", "--only", "compile", "search"]
     assert bench_gpu.main(argv) == 0
     document = json.loads(capsys.readouterr().out.splitlines()[-1])

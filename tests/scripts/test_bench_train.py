@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from nanospeech.config import AudioConfig
-from nanospeech.errors import InputError
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech.latent_architectures import EchoConfig
 from scripts.benchmarks import cells as bench_cells
 from scripts.benchmarks import train as bench_train
 from scripts.benchmarks.worker import Spec
+from scripts.benchmarks.worker import run as work
 
 TINY = """
 model: speech
@@ -36,7 +38,10 @@ def last_line(capsys: pytest.CaptureFixture) -> dict:
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def test_the_last_line_is_one_document_with_figures_and_surroundings(config, capsys):
+def test_the_last_line_is_one_document_with_figures_and_surroundings(config, capsys, monkeypatch):
+    monkeypatch.setattr(
+        bench_train, "run_cell", lambda spec, timeout: work(spec)
+    )  # in this process
     assert bench_train.main(["--config", config, *COMMON]) == 0
     document = last_line(capsys)
     result = document["result"]
@@ -109,9 +114,15 @@ def test_a_grid_survives_cells_that_run_out_of_memory_and_goes_on_from_its_table
 
 
 def test_a_cell_that_fails_or_hangs_is_a_row_of_its_own():
+    @dataclass
+    class Unknown(Spec):
+        colour: str = "red"
+
     spec = Spec(config={"dim": 64, "heads": 0}, steps=1, cpu=True)
-    failed = bench_cells.run_cell(spec, 300)
-    assert failed["status"] == "error" and "heads" in failed["note"]
+    with pytest.raises(CheckpointError, match="heads"):
+        work(spec)
+    failed = bench_cells.run_cell(Unknown(), 300)
+    assert failed["status"] == "error" and "colour" in failed["note"]
     assert bench_cells.run_cell(spec, 0.01)["status"] == "timeout"
 
 
