@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import array
+import json
 import multiprocessing
 import os
+import runpy
 import signal
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -88,6 +92,84 @@ def finish(run: list[Forked]) -> str:
     out = [process.communicate()[0] for process in run]
     assert [process.returncode for process in run] == [0] * len(run), "\n".join(out)[-4000:]
     return out[0]
+
+
+def module(*words: str) -> None:
+    """`python -m WORDS`, for Forked."""
+    sys.argv = list(words)
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+
+
+# `python -m WORDS`: hands on its words, folder, environment and standard files
+CLIENT = """
+import array, json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(sys.argv[1])
+    files = array.array("i", [0, 1, 2])
+    s.sendmsg([b" "], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+    s.sendall(json.dumps([sys.argv[3:], os.getcwd(), dict(os.environ)]).encode())
+    s.shutdown(socket.SHUT_WR)
+    sys.exit(int(s.recv(9) or 1))
+"""
+
+
+@contextmanager
+def interpreter() -> Iterator[str]:
+    """A program for scripts that start `python -m MODULE` often: it forks, and imports nothing."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's name is short
+        client, program, address = (Path(folder, name) for name in ("client.py", "python", "s"))
+        client.write_text(CLIENT, encoding="utf-8")
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS {client} {address} "$@"\n')
+        program.chmod(0o755)
+        server = Forked(serve, str(address), env={})
+        while server.poll() is None and not address.exists():
+            time.sleep(0.001)
+        try:
+            yield str(program)
+        finally:
+            server.send_signal(signal.SIGKILL)
+            server.communicate()
+
+
+def serve(address: str) -> None:
+    """Forks for each client of interpreter()."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{address}.new")
+        server.listen()
+        os.rename(f"{address}.new", address)
+        while True:
+            client, _ = server.accept()
+            if os.fork():
+                client.close()
+                continue
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            status = 1
+            try:
+                answer(client)
+                status = 0
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else int(bool(end.code))
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                client.sendall(str(status).encode())
+                os._exit(status)
+
+
+def answer(client: socket.socket) -> None:
+    """Does what a client of interpreter() asks for, in this process."""
+    files = array.array("i", [0, 0, 0])
+    _, ((_, _, sent),), *_ = client.recvmsg(1, socket.CMSG_SPACE(len(files) * files.itemsize))
+    files = array.array("i", sent)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    words, folder, variables = json.loads(b"".join(iter(lambda: client.recv(65536), b"")))
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    module(*words)
 
 
 def ranks(processes: int) -> list[dict[str, str]]:

@@ -2,10 +2,11 @@
 
 import io
 import json
-import subprocess
-import sys
+import signal
 import tarfile
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -245,16 +246,17 @@ def test_the_command_trains_what_the_converter_reads(tmp_path, capsys, spoken, i
 
 def test_a_terminated_run_is_saved_whole(tmp_path, initial):
     from convert.vocoder import read_vocoder
+    from tests.forked import Forked, module
 
     write(tmp_path / "a.tar", {f"{k}.flac": flac_bytes(w) for k, w, _ in waves()})
-    command = [sys.executable, "-m", "scripts.recipes.vocoder_gpu", str(initial), "--cpu"]
-    command += ["--recordings", str(tmp_path / "a.tar"), "--held-out", "0", "--log-every", "1"]
-    command += ["--minutes", "9", "--out", str(tmp_path / "run"), "--set", "frames=16"]
-    command += ["segments=[1, 2, 2, 1]", "period_channels=2", "spectrogram_channels=2"]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert run.stderr is not None
-    assert any('"step": 1' in line for line in run.stderr)  # it trains
-    run.terminate()
+    words = ["scripts.recipes.vocoder_gpu", str(initial), "--cpu", "--log-every", "1"]
+    words += ["--recordings", str(tmp_path / "a.tar"), "--held-out", "0"]
+    words += ["--minutes", "9", "--out", str(tmp_path / "run"), "--set", "frames=16"]
+    words += ["segments=[1, 2, 2, 1]", "period_channels=2", "spectrogram_channels=2"]
+    run = Forked(module, *words, env={})
+    while run.poll() is None and '"step": 1' not in Path(run.output).read_text():
+        time.sleep(0.01)
+    run.send_signal(signal.SIGTERM)
     out, _ = run.communicate(timeout=60)
     found = json.loads(out.splitlines()[-1])
     assert (run.returncode, found["stopped_by"]) == (0, "SIGTERM")
