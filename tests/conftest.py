@@ -84,7 +84,7 @@ LONGEST = (
 # tests, so that there is one server
 FORKED = {
     "finetune/test_processes.py",
-    *(f"scripts/test_{name}.py" for name in ("crash_test", "recipe", "vocoder_gpu")),
+    *(f"scripts/test_{name}.py" for name in ("bench", "crash_test", "recipe", "vocoder_gpu")),
     *(
         f"train/test_{name}.py"
         for name in ("checkpoints", "optimizers", "parallel", "resume", "signals")

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,22 +223,13 @@ def test_a_cell_that_hangs_is_ended():
 
 def test_interrupted_it_tells_what_it_has(random_folder):
     needs("mlx")
-    command = [
-        sys.executable,
-        "-m",
-        "scripts.benchmarks.speech_cli",
-        str(random_folder),
-        "--backend",
-        "mlx",
-    ]
-    command += ["--seconds", "1", "--steps", "1", "--repeats", "100000", "--no-cold"]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("round 3"):
-            break
+    from tests.forked import Forked, module
+
+    words = ["scripts.benchmarks.speech_cli", str(random_folder), "--backend", "mlx"]
+    words += ["--seconds", "1", "--steps", "1", "--repeats", "100000", "--no-cold"]
+    process = Forked(module, *words, env={})
+    while process.poll() is None and "\nround 3" not in Path(process.output).read_text():
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
