@@ -204,7 +204,7 @@ def test_what_phones_record_is_learned_from(tmp_path):
     (folder / "c.m4a").write_bytes((folder / "a.m4a").read_bytes()[:400])  # copied in part
     (folder / "c.txt").write_text("one", encoding="utf-8")
     assert [s.name for s in find([folder])[0]] == ["a", "b", "c"]
-    assert main(["shards", str(folder), "--out", str(tmp_path / "out")]) == 0
+    assert main(["shards", str(folder), "--out", str(tmp_path / "out"), "--jobs", "1"]) == 0
     kept = find(sorted((tmp_path / "out").glob("*.tar")))[0]
     assert len(kept) == 2
     assert all(abs(len(decode(s.audio.read())[0]) / 24_000 - 2) < 0.15 for s in kept)
@@ -668,7 +668,7 @@ def test_rows_of_too_many_fields_are_told_together(waves, capsys):
     assert told == wanted and gone.startswith("1: no audio file, for example all.csv:10 gone.wav (")
     assert str(waves / "gone.wav") in gone
     for tool, word in (("shards", "skipped"), ("curate", "dropped")):
-        assert main([tool, str(table), "--out", str(waves / tool)]) == 0
+        assert main([tool, str(table), "--out", str(waves / tool), "--jobs", "1"]) == 0
         out, err = capsys.readouterr()
         told = [line for line in (out + err).splitlines() if "columns, for" in line]
         assert told == [f"{word} {wanted}"]
@@ -722,7 +722,7 @@ def test_a_rate_in_a_table_is_not_that_of_the_clips(waves, kind):
     else:
         row = {"text": "good morning to you", "sample_rate": 44_100}
         table.write_text("\n".join(json.dumps({"audio": f"{n}.wav", **row}) for n in range(3)))
-    assert main(["shards", str(table), "--out", str(waves / "shards")]) == 0
+    assert main(["shards", str(table), "--out", str(waves / "shards"), "--jobs", "1"]) == 0
     samples, _ = find([waves / "shards"])
     assert len(samples) == 3
     for sample in samples:

@@ -236,7 +236,7 @@ def test_mp3s_resume_and_leave_no_half_files(dataset):
 def test_results_come_in_order_from_any_number_of_processes():
     samples, _ = find([LIBRITTS, LJSPEECH, SHARD])
     work = prepare.partial(prepare.pack, options=prepare.ShardOptions())
-    assert list(mp3.in_parallel(work, samples, 1)) == list(mp3.in_parallel(work, samples, 3))
+    assert list(mp3.in_parallel(work, samples, 1)) == list(mp3.in_parallel(work, samples, 2))
 
 
 def test_a_windows_machine_of_many_processors_has_as_many_processes_as_a_pool_can(monkeypatch):
@@ -357,7 +357,8 @@ def broken_dataset(folder):
 def test_bad_files_are_skipped_counted_and_listed(tmp_path):
     broken_dataset(tmp_path)
     out = tmp_path / "out"
-    done = command("shards", tmp_path, "--out", out, "--min-seconds=0.2", "--max-seconds=2")
+    limits = "--min-seconds=0.2", "--max-seconds=2"
+    done = command("shards", tmp_path, "--out", out, *limits, "--jobs=1")
     assert done.returncode == 0, done.stderr
     assert set(read_shards(out)) == {"a", "b"}
     with (out / "skipped.csv").open(newline="", encoding="utf-8") as f:
@@ -564,7 +565,7 @@ def test_phonemes_need_no_transcripts(tmp_path):
 def test_the_three_steps_from_the_command_line(dataset, tmp_path):
     for argv in [
         ("vocab", dataset, "--out", "vocab.txt"),
-        ("mp3", dataset, "--jobs", 2),
+        ("mp3", dataset, "--jobs", 1),
         ("shards", dataset, "--out", "shards", "--jobs", 2),
     ]:
         done = command(*argv, cwd=tmp_path)
