@@ -496,7 +496,8 @@ def test_a_student_of_recordings_goes_on_from_its_teacher(both, tmp_path, capsys
     assert spoken.main([*command, "--overwrite", "--without", "ann", "carl"]) == 2
     assert "no recordings of ['carl']" in capsys.readouterr().err
 
-    train(run_config(settings(both[1], run, [out / "spoken-000000.tar"], also=[1])))
+    once = {"total_steps": 1, "save_step": 1}
+    train(run_config(settings(both[1], run, [out / "spoken-000000.tar"], also=[1]) | once))
     convert(both[1], tmp_path / "two", student=run, dtype="float32")
     student = load_config(tmp_path / "two").student
     assert (student.voices, student.steps, student.step_counts) == ((), 2, (1, 2))

@@ -209,7 +209,8 @@ def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
     command = [str(teacher), str(tmp_path / "t.txt"), "--out", str(mels), "--clips", "4"]
     assert spoken.main([*command, "--backend", "torch"]) == 0
     run = tmp_path / "run"
-    train(run_config(settings(teacher, run, mels.glob("*.tar"), voice="all")))
+    once = {"total_steps": 1, "save_step": 1}
+    train(run_config(settings(teacher, run, mels.glob("*.tar"), voice="all") | once))
     folder = tmp_path / "release"
     convert(teacher, folder, student=run, dtype="float32")
     config = load_config(folder)
@@ -245,7 +246,7 @@ def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
     with pytest.raises(CheckpointError, match="is no student"):
         convert(teacher, tmp_path / "x", student=tmp_path / "speech.pt")
     one = tmp_path / "one"
-    train(run_config(settings(teacher, one, mels.glob("*.tar"), voice="tone")))
+    train(run_config(settings(teacher, one, mels.glob("*.tar"), voice="tone") | once))
     with pytest.raises(InputError, match="knows a single voice"):
         convert(teacher, tmp_path / "y", student=one)
 
