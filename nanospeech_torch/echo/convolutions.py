@@ -21,7 +21,8 @@ class Transposed(nn.Module):
     def __init__(self, dim: int, out: int, rate: int):
         super().__init__()
         self.rate = rate
-        self.weight = nn.Parameter(torch.randn(dim, out, 2 * rate) * dim**-0.5)
+        self.weight = nn.Parameter(torch.empty(dim, out, 2 * rate))
+        nn.init.normal_(self.weight, std=dim**-0.5)
         self.bias = nn.Parameter(torch.zeros(out))
 
     def forward(self, x: Tensor) -> Tensor:
