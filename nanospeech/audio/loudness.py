@@ -159,6 +159,13 @@ class Hearing:
         return summed(self.total, *block_and_step(len(self), self.rate))
 
 
+def bounded(gain: float) -> float:
+    """A stream's gain in dB, as it is used: to 0.01, as where pieces end moves it by 1e-7, which
+    nobody hears and which would change a stream's bytes.
+    """
+    return min(round(gain, 2), LOUDEST_GAIN)
+
+
 class Leveller:
     """Brings waves that come in pieces to a loudness.
 
@@ -209,7 +216,7 @@ class Leveller:
             if len(heard(first, self.rate)) * STEP >= SOON / 2:  # "Hm." tells little of a voice
                 self.known = known
             waves = chain([first], waves)
-        start = gain = goal = min(target - known, LOUDEST_GAIN)
+        start = gain = goal = bounded(target - known)
         hearing, measured = Hearing(self.rate), 0
         for wave in waves:
             if len(hearing) < MEASURED * self.rate:
@@ -229,7 +236,7 @@ class Leveller:
         if not seconds:
             return start
         own = target - level(blocks)
-        return min((KNOWN * start + seconds * own) / (KNOWN + seconds), LOUDEST_GAIN)
+        return bounded((KNOWN * start + seconds * own) / (KNOWN + seconds))
 
     def _measured(
         self, waves: Iterator[np.ndarray], target: float, edge: int

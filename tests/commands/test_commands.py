@@ -321,7 +321,7 @@ def test_commands_that_need_torch_name_the_pip_command():
         "print([main(words.split()) for words in sys.argv[1:]])"
     )
     needing = "finetune --data x --voice anna --output y", "convert x --output y"
-    needing += "prepare features x --out y", "evaluate vocoder", "train 82M"
+    needing += "prepare mels m x --out y", "evaluate vocoder", "train 82M"
     done = subprocess.run([sys.executable, "-c", code, *needing], capture_output=True, text=True)
     assert done.stdout == f"{[2] * len(needing)}\n"
     said = "error: torch is not installed; run: pip install 'nanospeech-tts[{}]'".format
