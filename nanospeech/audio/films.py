@@ -83,13 +83,13 @@ def as_wav(source: str | Path | bytes, most: float = math.inf) -> io.BytesIO:
     Raises:
         InputError: damaged, without sound, or of more than these, or than MOST_SAMPLES.
     """
-    import soundfile as sf
+    from nanospeech.audio.sound_file import SoundFile
 
     file = io.BytesIO()
     with sound_of(source) as (track, _, pieces):
         left = min(MOST_SAMPLES, most * track.rate * track.channels)
         form: dict[str, Any] = {"format": "WAV", "subtype": "FLOAT"}
-        with sf.SoundFile(file, "w", track.rate, track.channels, **form) as wav:
+        with SoundFile(file, "w", track.rate, track.channels, **form) as wav:
             for piece in pieces:
                 left -= piece.size
                 if left < 0:

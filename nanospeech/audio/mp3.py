@@ -17,13 +17,13 @@ LEVEL = (160 - KBPS) / (160 - 8)
 
 def encode(wave: np.ndarray) -> bytes:
     """float32 (n,) at 24 kHz -> the bytes of an MP3, 64 kbps, mono; decodes to n samples again."""
-    import soundfile as sf
+    from nanospeech.audio.sound_file import SoundFile
 
     file = io.BytesIO()
     kind: dict[str, Any] = {"format": "MP3", "subtype": "MPEG_LAYER_III"}
     kind |= {"bitrate_mode": "CONSTANT", "compression_level": LEVEL}
     wave = np.clip(wave, -1, 1)
-    with sf.SoundFile(file, "w", audio.SAMPLE_RATE, 1, **kind) as f:
+    with SoundFile(file, "w", audio.SAMPLE_RATE, 1, **kind) as f:
         for start in range(0, len(wave), audio.BLOCK):
             f.write(wave[start : start + audio.BLOCK])
     return file.getvalue()

@@ -211,9 +211,9 @@ def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
     Raises:
         OSError, RuntimeError: it cannot be read.
     """
-    import soundfile
+    from nanospeech.audio.sound_file import SoundFile
 
-    with soundfile.SoundFile(as_file(source, seconds)) as f:
+    with SoundFile(as_file(source, seconds)) as f:
         most = min(f.frames, int(seconds * f.samplerate))
         wave = f.read(most, dtype="float32", always_2d=True)
         if f.subtype in FLOATS:

@@ -80,9 +80,11 @@ class File(Output):
     def __enter__(self) -> File:
         import soundfile as sf
 
+        from nanospeech.audio.sound_file import SoundFile
+
         format, subtype = audio.FORMATS[self.real.suffix.lower()]
         try:
-            self.file = sf.SoundFile(
+            self.file = SoundFile(
                 str(self.part), "w", self.sample_rate, 1, format=format, subtype=subtype
             )
         except (sf.LibsndfileError, OSError) as e:

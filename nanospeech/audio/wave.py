@@ -65,6 +65,8 @@ def read(
     """
     import soundfile as sf
 
+    from nanospeech.audio.sound_file import SoundFile
+
     name = "the recording" if isinstance(source, bytes) else str(source)
     if not isinstance(source, bytes):
         if not Path(source).exists():
@@ -72,7 +74,7 @@ def read(
         if not Path(source).is_file():
             raise InputError(f"{name} is not a file")
     try:
-        with sf.SoundFile(as_file(source, max_seconds or float("inf"))) as f:
+        with SoundFile(as_file(source, max_seconds or float("inf"))) as f:
             rate = f.samplerate
             check_frames(name, f, max_seconds)
             # no more than the header claims, whatever follows; where libsndfile cannot seek, as in
@@ -92,9 +94,9 @@ def forward(source: Any) -> sf.SoundFile:
 
     MP3s do not stand it: mpg123 prints errors of the frames around.
     """
-    import soundfile as sf
+    from nanospeech.audio.sound_file import SoundFile
 
-    class Forward(sf.SoundFile):
+    class Forward(SoundFile):
         def seekable(self) -> bool:
             return False
 
@@ -427,10 +429,10 @@ def flac_bytes(wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bytes:
 
 
 def _encode(file: Any, wave: np.ndarray, sample_rate: int, format: str, subtype: str) -> None:
-    import soundfile as sf
+    from nanospeech.audio.sound_file import SoundFile
 
     wave = np.clip(wave, -1, 1)
-    with sf.SoundFile(file, "w", sample_rate, 1, format=format, subtype=subtype) as f:
+    with SoundFile(file, "w", sample_rate, 1, format=format, subtype=subtype) as f:
         for start in range(0, len(wave), BLOCK):
             f.write(wave[start : start + BLOCK])
 

@@ -56,12 +56,14 @@ def decode(
     """
     import soundfile as sf
 
+    from nanospeech.audio.sound_file import SoundFile
+
     other = other_length(data)
     try:
         file = as_file(data)
         assert isinstance(file, io.BytesIO)
         own = file.getbuffer().nbytes == len(data)  # as_file has not added the length of an MP3
-        with sf.SoundFile(file) as f:
+        with SoundFile(file) as f:
             rate, seconds = f.samplerate, f.frames / f.samplerate
             ready = f.format == "MP3" and rate == audio.SAMPLE_RATE and f.channels == 1
             ready = ready and own  # others read it to its end, too

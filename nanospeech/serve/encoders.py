@@ -147,6 +147,8 @@ def _opened(file: Any, name: str, rate: int) -> Any:
     """A SoundFile that encodes into a file."""
     import soundfile as sf
 
+    from nanospeech.audio.sound_file import SoundFile
+
     kinds = {
         "mp3": {"format": "MP3", "subtype": "MPEG_LAYER_III"},
         "opus": {"format": "OGG", "subtype": "OPUS"},
@@ -156,7 +158,7 @@ def _opened(file: Any, name: str, rate: int) -> Any:
     # compression level soundfile 0.14 ignores the mode
     constant = {"bitrate_mode": "CONSTANT", "compression_level": MP3_LEVEL}
     more: dict[str, Any] = constant if name == "mp3" else {}
-    f = sf.SoundFile(file, "w", rate, 1, **kinds[name], **more)
+    f = SoundFile(file, "w", rate, 1, **kinds[name], **more)
     if name == "opus":
         value = sf._ffi.new("double *", PAGE)
         sf._snd.sf_command(f._file, OGG_LATENCY, value, ctypes.sizeof(ctypes.c_double))

@@ -11,6 +11,7 @@ import soundfile as sf
 
 from nanospeech import InputError
 from nanospeech.audio import wave as audio
+from nanospeech.audio.sound_file import SoundFile
 
 NONE = np.zeros(0, np.float32)
 ANY = "WAV, FLAC, MP3, Ogg and AIFF can be read"
@@ -84,3 +85,30 @@ def test_a_file_is_the_same_to_the_byte_whenever_its_sound_is(tmp_path):
             audio.write(tmp_path / (name + suffix), wave)
         first, second = ((tmp_path / (name + suffix)).read_bytes() for name in "ab")
         assert first == second
+
+
+class Interrupted:
+    """libsndfile, with a Ctrl-C as it has closed a file."""
+
+    def __init__(self, library):
+        self.library, self.closed = library, 0
+
+    def __getattr__(self, name: str):
+        return getattr(self.library, name)
+
+    def sf_close(self, file) -> None:
+        self.closed += 1
+        if self.closed == 1:  # a second time its memory is freed again, and the process aborts
+            self.library.sf_close(file)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("opened", [SoundFile, audio.forward])
+def test_a_file_is_closed_once_where_ctrl_c_comes_as_that_is_done(tmp_path, monkeypatch, opened):
+    sf.write(tmp_path / "a.wav", np.zeros(100), 24_000)
+    library = Interrupted(sf._snd)
+    monkeypatch.setattr(sf, "_snd", library)
+    with pytest.raises(KeyboardInterrupt), opened(str(tmp_path / "a.wav")) as file:
+        pass
+    file.close()
+    assert library.closed == 1

@@ -17,6 +17,7 @@ import soundfile as sf
 
 import nanospeech
 from nanospeech import InputError
+from nanospeech.audio import sound_file
 from nanospeech.audio import wave as audio
 from nanospeech.audio.sinks import File, Loudspeaker, Memory, Pipe, pcm16
 from tests.conftest import tone
@@ -119,7 +120,7 @@ def test_a_ctrl_c_while_a_file_is_opened_leaves_nothing(tmp_path, monkeypatch):
 
         return call
 
-    for owner, name in ((sf, "SoundFile"), (Path, "touch")):
+    for owner, name in ((sound_file, "SoundFile"), (Path, "touch")):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(owner, name, late(getattr(owner, name)))
             with File(tmp_path / "a.wav", RATE):

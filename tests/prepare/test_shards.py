@@ -472,7 +472,7 @@ def test_ctrl_c_leaves_the_old_set(tmp_path):
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         told = process.communicate(timeout=60)[1]
-    assert process.returncode == 130 and "interrupted" in told
+    assert process.returncode == 130 and "interrupted" in told, told
     assert {p.name: p.read_bytes() for p in out.iterdir()} == before
 
 

@@ -18,6 +18,7 @@ import soundfile
 
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.opus import as_file
+from nanospeech.audio.sound_file import SoundFile
 from nanospeech.audio.wave import MOST_CHANNELS, mono
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.tables import parsed
@@ -231,7 +232,7 @@ def read_wave(data: bytes, audio: AudioConfig, item: dict, longest: float) -> np
     """
     claimed, rate = item.get("claimed"), item.get("rate")
     try:
-        with soundfile.SoundFile(as_file(data)) as f:
+        with SoundFile(as_file(data)) as f:
             check_rate(f.samplerate)
             if rate is not None and f.samplerate != rate:
                 raise Skip("wrong rate")
