@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from nanospeech.errors import CheckpointError, InputError
@@ -55,9 +54,9 @@ def read_codec(path: str | Path) -> tuple[CodecConfig, Mapping[str, Tensor]]:
 def codec_shapes(config: CodecConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes of a codec's tensors, without allocating anything."""
     from nanospeech_torch.echo.codec import DACVAE
-    from nanospeech_torch.engine import Unfilled
+    from nanospeech_torch.engine import weightless
 
-    with torch.device("meta"), Unfilled():
+    with weightless():
         return shapes_of(DACVAE(config).state_dict())
 
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from nanospeech.config import AudioConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError
 from nanospeech.latent_architectures import EchoConfig, EchoOptions
@@ -168,9 +166,9 @@ def network_config(shapes: Shapes, name: str, path: Path) -> EchoConfig:
 def network_shapes(config: EchoConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes of an EchoDiT's tensors, without allocating anything."""
     from nanospeech_torch.echo.network import EchoDiT
-    from nanospeech_torch.engine import Unfilled
+    from nanospeech_torch.engine import weightless
 
-    with torch.device("meta"), Unfilled():
+    with weightless():
         state = EchoDiT(config).state_dict()
     return {f"transformer.{name}": tuple(t.shape) for name, t in state.items()}
 

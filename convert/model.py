@@ -33,9 +33,9 @@ def network_shapes(config: DiTConfig | DurationConfig) -> dict[str, tuple[int, .
     """Names and shapes that a config calls for, without allocating anything."""
     from nanospeech_torch.dit import DiT
     from nanospeech_torch.duration import DurationHead, DurationTransformer
-    from nanospeech_torch.engine import Unfilled
+    from nanospeech_torch.engine import weightless
 
-    with torch.device("meta"), Unfilled():
+    with weightless():
         if isinstance(config, DiTConfig):
             return {f"transformer.{k}": tuple(v.shape) for k, v in DiT(config).state_dict().items()}
         return shapes_of(DurationHead(DurationTransformer(config)).state_dict())

@@ -75,10 +75,10 @@ def unpacked(path: Path) -> Source | None:
 
 def vocoder_shapes(config: VocoderConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes that a config calls for."""
-    from nanospeech_torch.engine import Unfilled
+    from nanospeech_torch.engine import weightless
     from nanospeech_torch.vocoder import Vocos
 
-    with torch.device("meta"), Unfilled():
+    with weightless():
         return shapes_of(Vocos(config).state_dict())
 
 

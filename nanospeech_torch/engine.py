@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -81,7 +83,7 @@ class TorchEngine(Engine):
 
     def load(self, name: str) -> nn.Module:
         prefix = "transformer." if name == MODEL else ""
-        with torch.device("meta"), Unfilled():
+        with weightless():
             module = self.network_of(name)
         path = self.release.path(name)
         tensors = self.release.weights(name)
@@ -156,6 +158,13 @@ class Unfilled(TorchFunctionMode):
         if getattr(func, "__module__", "") == "torch.nn.init":
             return kwargs["tensor"] if "tensor" in kwargs else args[0]
         return func(*args, **kwargs)
+
+
+@contextmanager
+def weightless() -> Iterator[None]:
+    """Modules made within have the shapes of their weights, without memory or values."""
+    with torch.device("meta"), Unfilled():
+        yield
 
 
 def pick_device(name: str | None) -> str:

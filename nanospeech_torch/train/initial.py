@@ -22,7 +22,7 @@ from nanospeech.release.tensors import check_tensors
 from nanospeech.text.tags import QUIET
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.dit import DiT
-from nanospeech_torch.engine import Unfilled
+from nanospeech_torch.engine import weightless
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.objectives.flow import Nanospeech
 
@@ -57,7 +57,7 @@ def load_objective(
         )
     tensors = float_weights(release, MODEL)
     network, tensors = extend(config.dit, tensors, release.tokenizer, added)
-    with torch.device("meta"), Unfilled():
+    with weightless():
         transformer = DiT(network)
     wanted = {f"transformer.{n}": tuple(t.shape) for n, t in transformer.state_dict().items()}
     check_tensors({n: tuple(t.shape) for n, t in tensors.items()}, wanted, release.path(MODEL))

@@ -22,7 +22,7 @@ from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.echo.network import EchoDiT
-from nanospeech_torch.engine import Unfilled
+from nanospeech_torch.engine import weightless
 from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.latents import multiple_of
 from nanospeech_torch.train.data.sources import find_shards
@@ -296,7 +296,7 @@ def dry_run(config: RunConfig) -> str:
             "further ones in a step, and listeners"
         )
     if config.model == "listener":
-        with torch.device("meta"), Unfilled():
+        with weightless():
             network = Listener(listener_config(config, find_teacher(config)))
         return f"{sum(p.numel() for p in network.parameters()):,} weights"
     if config.model == "echo":
@@ -312,7 +312,7 @@ def dry_run(config: RunConfig) -> str:
         except (InputError, CheckpointError):  # a vocab.txt that is yet to be made
             return estimate.dry_run(config)
         return estimate.dry_run(config, tokens)
-    with torch.device("meta"), Unfilled():
+    with weightless():
         objective = build_objective(config, None)
     batch, frames = config.data.batch_size, config.vocoder_loss.frames
     flops = vocoder_flops(config.vocoder, batch, frames)

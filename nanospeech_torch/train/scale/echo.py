@@ -13,12 +13,10 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from nanospeech.errors import InputError
 from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch.echo.network import EchoDiT
-from nanospeech_torch.engine import Unfilled
+from nanospeech_torch.engine import weightless
 from nanospeech_torch.train.optim.optimizers import hidden_matrices
 
 from .estimate import Memory
@@ -95,7 +93,7 @@ class EchoWorkload:
 @functools.lru_cache
 def count_weights(config: EchoConfig) -> dict[str, int]:
     """Weights by part; "split" are those that tensor parallelism splits, "muon" Muon's matrices."""
-    with torch.device("meta"), Unfilled():
+    with weightless():
         model = EchoDiT(config)
     parts: dict[str, int] = {}
     split = 0

@@ -14,13 +14,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-import torch
-
 from nanospeech.config import AudioConfig, DiTConfig, DurationConfig, from_dict
 from nanospeech.errors import InputError
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationHead, DurationTransformer
-from nanospeech_torch.engine import Unfilled
+from nanospeech_torch.engine import weightless
 
 from .profile import step_flops, train_flops
 
@@ -93,7 +91,7 @@ class Memory:
 @cache  # a page of estimates asks for the same many times, each by building a model
 def count_weights(config: DiTConfig | DurationConfig) -> Mapping[str, int]:
     """Weights by part; "blocks" is of all blocks, of which "split" can be split by tensor."""
-    with torch.device("meta"), Unfilled():
+    with weightless():
         speech = isinstance(config, DiTConfig)
         model = DiT(config) if speech else DurationHead(DurationTransformer(config))
     parts: dict[str, int] = {}
