@@ -32,7 +32,7 @@ async def speech_answer(service: SpeechService, wanted: SpeechRequest) -> Any:
     if wanted.format == "json":
         make = partial(encode_whole, name="wav", rate=rate)
     else:
-        make = partial(encode_whole if wanted.whole else encode, name=wanted.format, rate=rate)
+        make = partial(encode_whole if wanted.wish.whole else encode, name=wanted.format, rate=rate)
     speech = service.speak(wanted.text, wanted.wish, make)
     return SpeechAnswer(speech, wanted)
 
@@ -65,7 +65,7 @@ class SpeechAnswer:
         )  # errors of the text come here, before any byte
         start = {"type": "http.response.start", "status": 200}
         words = [*first.words]
-        at_once = self.wanted.whole and not self.wanted.events
+        at_once = self.wanted.wish.whole and not self.wanted.events
         if at_once:
             async for sound in self.speech:  # its end: before that it counts as cancelled
                 words += sound.words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nanospeech.config import SampleOptions
@@ -39,18 +39,16 @@ class SpeechRequest:
 
     Attributes:
         text: what to say; with markup, where that is asked for.
-        wish: how.
+        wish: how; whole of what waits for the end, for a header with the right lengths. Of events
+            there is one of sound then.
         format: of FORMATS, or json.
         events: whether server-sent events are wanted instead of the bytes alone.
-        whole: whether to wait for the end, for a header with the right lengths; of events there is
-            one of sound then.
     """
 
     text: str | Marked
     wish: Wish
     format: str
     events: bool
-    whole: bool
 
 
 def read_json(body: bytes) -> dict[str, Any]:
@@ -90,7 +88,7 @@ def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest
     whole = name == "json" or not FORMATS[name].streams
     if flag(values, "stream", True) is False and not events:
         whole = True
-    return SpeechRequest(text, wish, name, events, whole)
+    return SpeechRequest(text, replace(wish, whole=whole), name, events)
 
 
 def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:

@@ -42,7 +42,7 @@ class Limits:
     idle_deadline: float = option(60.0, "seconds that a client may read nothing, or write no text")
     drain: float = option(30.0, "seconds that running work is given after SIGTERM")
     chunk_seconds: float = option(10.0, "about the longest turn, of speech; less waits less")
-    first_steps: int = option(5, "most steps of a text's first chunk; 0 makes it like the others")
+    first_steps: int = option(5, "most steps of a stream's first chunk; 0 makes it like the others")
     batch: int = option(1, "most chunks of concurrent texts in one batch; seeded ones go alone")
     batch_frames: int = option(8192, "most mel frames in a batch")
 

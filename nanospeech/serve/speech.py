@@ -22,6 +22,7 @@ from nanospeech.errors import InputError, NanospeechError, VoiceError
 from nanospeech.speech.chunks import Word
 from nanospeech.speech.script import spoken_text
 from nanospeech.speech.speaker import Speaker
+from nanospeech.speech.streaming import is_long
 from nanospeech.speech.words import Piece
 from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked
@@ -56,6 +57,8 @@ class Wish:
         lexicon: phonemes by word, over those that the user keeps; never a path.
         words: whether the times of words are wanted.
         language: code of the text's; None is the model's own.
+        whole: whether all of it is wanted at once: it is made in the chunks of Speaker.speak(),
+            which take less time in all. A long text is made as a stream, which reads it by and by.
     """
 
     voice: str | None = None
@@ -65,6 +68,7 @@ class Wish:
     lexicon: dict[str, str] | None = None
     words: bool = False
     language: str | None = None
+    whole: bool = False
 
 
 class Service(Protocol):
@@ -103,6 +107,7 @@ class Speech(AsyncIterator[Sound]):
         self.service, self.text, self.wish, self.encode = service, text, wish, encode
         self.began = time.monotonic()  # or when the first words of a Writing came
         self.seconds = 0.0  # of sound
+        self.sounds = False  # whether some of it is made
         self.seed = wish.seed
         self.left_out = LeftOut()
         self.waits, self.over = True, False
@@ -187,7 +192,7 @@ class Speech(AsyncIterator[Sound]):
                 return await asyncio.wait_for(self._items.get(), left)
         self.ends = "failed"
         self.cancel()
-        most = limits.deadline if self.seconds else limits.start_deadline
+        most = limits.deadline if self.sounds else limits.start_deadline
         message = f"the speech was not made within {most:g} s; try a shorter text, or later"
         raise ApiError(503, message, "deadline", retry=self.service.metrics.wait(1))
 
@@ -195,7 +200,7 @@ class Speech(AsyncIterator[Sound]):
         """Seconds until a deadline; the writer of a text has its own (--idle-deadline)."""
         limits, now = self.service.limits, time.monotonic()
         until = self.began + limits.deadline
-        if not self.seconds:
+        if not self.sounds:
             since = self.began
             if isinstance(self.text, Writing):
                 since = now if self.idle else max(since, self.text.since or now)
@@ -253,7 +258,8 @@ class Speech(AsyncIterator[Sound]):
                 raise Cancelled
             speaker = self.service.speaker(self.wish, ticket)
             self.seed, speaker.left_out = speaker.seed, self.left_out
-            for sound in self._sounds(speaker.pieces(text)):
+            early = not self.wish.whole or is_long(text)
+            for sound in self._sounds(speaker.pieces(text, None, self._on_step, early)):
                 self._put(sound)
             self._put(END)
         except Cancelled:
@@ -272,6 +278,10 @@ class Speech(AsyncIterator[Sound]):
                 scheduler.leave(self._ticket)
             metrics.ended(outcome, time.monotonic() - self.began, self.seconds)
 
+    def _on_step(self, done: int, steps: int) -> None:
+        """A whole is levelled before any of it is handed on; it sounds when its turn has come."""
+        self.sounds = self.sounds or self.wish.whole
+
     def _end(self, error: Exception) -> None:
         try:
             self._put(error)
@@ -287,6 +297,7 @@ class Speech(AsyncIterator[Sound]):
                 words.extend(said)
                 if not self.seconds:
                     self.service.metrics.first(time.monotonic() - self.began)
+                self.sounds = True
                 self.seconds += len(wave) / self.service.sample_rate
                 if len(wave):
                     yield wave

@@ -168,3 +168,24 @@ def test_a_text_that_is_not_made_in_time_is_counted_as_failed_also_before_it_beg
         finally:
             go.set()
             del engine.sample
+
+
+def test_a_whole_answer_sounds_when_its_turn_has_come_not_when_it_is_levelled(server):
+    engine, left = server.service.engine, []
+    taken = engine.sample
+
+    def sample(*args, **more):
+        found = taken(*args, **more)
+        (one,) = server.service._open
+        one.began -= server.service.limits.start_deadline
+        left.append(one._left())
+        return found
+
+    engine.sample = bound_as(engine, "sample", sample)
+    try:
+        assert speech(server, input="Hello.", stream=False).status_code == 200
+        assert len(left) == 1 and left[0] > 0
+        assert speech(server, input="Hello.").status_code == 200
+        assert left[1] <= 0  # a stream has to be heard by then
+    finally:
+        del engine.sample

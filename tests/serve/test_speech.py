@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 import soundfile
 
+from nanospeech.audio.sinks import pcm16
+from nanospeech.config import SampleOptions
 from nanospeech.serve.encoders import FORMATS, check_format, encode, encode_whole
 from nanospeech.serve.errors import ApiError
 from nanospeech.serve.request import SEEDS, integer, read_json, read_lexicon, read_wish
+from nanospeech.speech.speaker import Speaker
 from tests.serve.conftest import TEXT, speech
 
 
@@ -32,7 +35,8 @@ def decoded(data: bytes, name: str) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["wav", "pcm", "flac", "opus", "mp3", "aac"])
 def test_each_format_holds_the_same_sound(server, name):
-    plain = decoded(speech(server, seed=3, response_format="pcm").content, "pcm")
+    whole = {"stream": False} if name == "flac" else {}
+    plain = decoded(speech(server, seed=3, response_format="pcm", **whole).content, "pcm")
     answer = speech(server, seed=3, response_format=name)
     assert answer.status_code == 200
     media = {"mp3": "audio/mpeg", "opus": "audio/ogg"}.get(name, f"audio/{name}")
@@ -98,7 +102,22 @@ def test_a_stream_is_chunked_and_a_whole_has_its_length(server):
     assert streamed.content[4:8] == b"\xff" * 4
     assert int(whole.headers["content-length"]) == len(whole.content)
     assert int.from_bytes(whole.content[4:8], "little") == len(whole.content) - 8
-    assert whole.content[44:] == streamed.content[44:]
+
+
+def test_a_whole_answer_is_made_as_a_file_is_in_as_few_chunks_as_can_be(server, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(server.service.scheduler, "on_batch", sizes.append)
+    ask = {"seed": 1, "steps": 1, "response_format": "pcm"}
+    whole = speech(server, **ask, stream=False).content
+    assert len(sizes) == 1
+    speaker = Speaker(server.service.engine, "tone", None, None, SampleOptions(steps=1), seed=1)
+    assert whole == pcm16(speaker.speak(TEXT).wave)
+    said = speech(server, **{**ask, "response_format": "json"}).json()
+    assert base64.b64decode(said["audio"])[44:] == whole and said["words"][-1]["word"] == "fish."
+    sizes.clear()
+    assert speech(server, **ask).content != whole and len(sizes) > 1  # for a first sound soon
+    monkeypatch.setattr("nanospeech.speech.streaming.PORTION", len(TEXT) // 2 - 1)
+    assert speech(server, **ask, stream=False).content != whole  # a long text, read by and by
 
 
 def test_speed_changes_the_length(server):
@@ -299,9 +318,9 @@ def test_json_has_the_sound_and_its_words(server):
     assert [TEXT[w["place"] :].startswith(w["word"].rstrip(",.")) for w in words] == [True] * 16
     times = [t for w in words for t in (w["start"], w["end"])]
     assert times == sorted(times) and times[0] >= 0 and times[-1] <= found["seconds"]
-    events = speech(server, seed=2, response_format="pcm", stream_format="sse", timestamps=True)
-    told = [json.loads(line[6:]) for line in events.text.split("\n\n") if line][:-1]
-    assert [w for event in told for w in event["words"]] == words
+    whole = {"response_format": "flac", "stream_format": "sse", "timestamps": True}
+    told = json.loads(speech(server, seed=2, **whole).text.split("\n\n")[0][6:])
+    assert told["words"] == words
 
 
 def test_unknown_fields_are_ignored_and_aliases_known(server):
