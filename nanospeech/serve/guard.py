@@ -25,6 +25,8 @@ OPEN = ("/", "/health/live", "/health/ready", "/favicon.ico")
 OPEN_LISTS = ("/audio/voices", "/audio/models", "/v1/audio/voices", "/v1/audio/models")
 UPLOADS = ("/v1/audio/voices", "/audio/voices")
 HEADERS = re.compile(rb"(?=.{1,2000}\Z)[\w!#$%&'*+.^`|~-]+(?: ?, ?[\w!#$%&'*+.^`|~-]+)*")
+URL = re.compile(r"(?:http|ws)s?://([^/]*)(/.*)?", re.I | re.S)
+SLASHES = re.compile("//+")
 FAULT = ApiError(500, "the server failed; its log says why", "internal")
 SAFE = [
     (b"x-content-type-options", b"nosniff"),
@@ -50,6 +52,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = {k.lower(): v for k, v in scope["headers"]}
+        scope, headers = as_meant(scope, headers)
         name = request_id(headers)
         more = [*self._cors(headers), (HEADER, name.encode())]
         answer = Answer(scope, send, more, self.metrics)
@@ -144,6 +147,18 @@ class Guard:
             (b"access-control-expose-headers", b"x-seed, x-left-out, x-request-id, retry-after"),
             (b"vary", b"origin"),
         ]
+
+
+def as_meant(scope: Any, headers: dict[bytes, bytes]) -> tuple[Any, dict[bytes, bytes]]:
+    """A scope whose path is that of a route, and its headers.
+
+    Proxies may send a whole URL, whose host then counts instead of the header's (RFC 9112, 3.2.2).
+    Clients join a base that ends in a slash and a path that begins with one, or end with one.
+    """
+    path = scope["path"]
+    if found := URL.fullmatch(path):
+        headers, path = {**headers, b"host": found[1].encode("latin-1", "replace")}, found[2] or "/"
+    return {**scope, "path": SLASHES.sub("/", path).rstrip("/") or "/"}, headers
 
 
 def asked_headers(headers: dict[bytes, bytes]) -> bytes:

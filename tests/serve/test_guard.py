@@ -28,7 +28,8 @@ async def answers(scope: Any, receive: Any, send: Any) -> None:
     while more:
         message = await receive()
         size, more = size + len(message["body"]), message["more_body"]
-    await send({"type": "http.response.start", "status": 200, "headers": []})
+    headers = [(b"path", scope["path"].encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": str(size).encode()})
 
 
@@ -85,6 +86,23 @@ def test_a_name_that_is_not_the_servers_is_refused():
     for settings in (ServeSettings(hosts=("*",)), ServeSettings(token=TOKEN)):
         for host in OTHERS:
             assert ask(settings, host=host, authorization=f"Bearer {TOKEN}")[0] == 200
+
+
+def test_a_path_is_found_behind_a_whole_url_and_with_slashes_too_many():
+    def asked(path: str, host: str = "localhost") -> tuple[int, str]:
+        status, headers, body = ask(ServeSettings(), path=path, host=host)
+        return status, body.decode() if status != 200 else headers["path"]
+
+    for path in ("//v1/models", "/v1//models", "/v1/models/", "http://localhost:8000/v1/models"):
+        assert asked(path) == (200, "/v1/models"), path
+    for path in ("HTTPS://127.0.0.1//v1/models", "ws://[::1]:8000/v1/models"):
+        assert asked(path, "evil.example") == (200, "/v1/models"), path  # the URL's host counts
+    assert asked("http://localhost") == asked("//") == asked("/") == (200, "/")
+    status, body = asked("http://evil.example/v1/models")
+    assert status == 421 and "evil.example" in body
+    locked = ServeSettings(token=TOKEN)
+    assert ask(locked, path="//v1/models")[0] == ask(locked, path="http://a/v1/models")[0] == 401
+    assert ask(locked, path="//audio/voices")[0] == 200
 
 
 def test_a_page_of_another_site_is_refused_unless_it_is_allowed():
