@@ -69,6 +69,15 @@ def test_what_was_chosen_is_there_when_one_comes_back(page):
     until(page, "document.querySelector('#voice').value === 'sora'")
     assert page.get_by_label("Speed").input_value() == "1.5"
     assert page.locator("#pace").text_content() == "1.50"
+    page.get_by_label("Text", exact=True).fill("Typed.\nTwice.")
+    page.get_by_label("Markup").select_option("ssml")
+    page.get_by_label("Seed", exact=True).fill("7")
+    page.reload()
+    until(page, "document.querySelector('#voice').value === 'sora'")
+    found = page.evaluate("KEPT.map((id) => $(id).value)")
+    assert found == ["Typed.\nTwice.", "sora", "1.5", "ssml", "7"]
+    assert page.locator("#pace").text_content() == "1.50"
+    assert "<speak>" in page.locator("#marks").text_content()
 
 
 def test_a_text_that_is_refused_leaves_the_speech_before_it_to_be_saved(page, tmp_path):
