@@ -49,7 +49,7 @@ class Voices:
         users = added_voices(own)
         known = {folded(USER + n.removeprefix(USER)): n for n in users}
         known |= {folded(n): n for n in reversed([*own, *users])}
-        wanted = folded(voice)
+        wanted = folded(voice.strip())  # of a client's list, as "alloy, echo"
         if wanted in known:
             return known[wanted]
         if wanted in (aliases := self.aliases()):
