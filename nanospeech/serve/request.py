@@ -30,6 +30,7 @@ RECORDING = re.compile(
     r"(input_)?ref(er)?(_|ence)|(clone|prompt|spk)_|audio_prompt"
     r"|(speaker|voice)_(audio|embedding|file|url|wav)"
 )
+NUMBER = re.compile(r" *\d{1,6}(\.\d{0,20})? *", re.ASCII)
 LEXICON, ENTRIES = 65_536, 500  # characters, and words, of a request's lexicon
 
 
@@ -237,10 +238,12 @@ def flag(values: dict[str, Any], name: str, default: bool) -> bool:
 
 
 def number(values: dict[str, Any], name: str, low: float, high: float) -> float | None:
-    """A field that is a number within bounds, or is not there."""
+    """A field that is a number within bounds, as text too, or is not there."""
     value = values.get(name)
     if value is None:
         return None
+    if NUMBER.fullmatch(str(value)):  # a text that was typed into a client, too
+        value = float(value)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not low <= value <= high:  # false for nan
         raise bad(f"{name} should be a number of {low:g} to {high:g}, got {short(value)}", name)

@@ -16,7 +16,7 @@ from nanospeech.audio.sinks import pcm16
 from nanospeech.config import SampleOptions
 from nanospeech.serve.encoders import FORMATS, check_format, encode, encode_whole
 from nanospeech.serve.errors import ApiError
-from nanospeech.serve.request import SEEDS, integer, read_json, read_lexicon, read_wish
+from nanospeech.serve.request import SEEDS, integer, number, read_json, read_lexicon, read_wish
 from nanospeech.speech.speaker import Speaker
 from tests.serve.conftest import TEXT, speech
 
@@ -273,6 +273,14 @@ def test_a_form_with_a_recording_is_told_where_voices_are_made(server):
     url = server.url + "/v1/audio/speech"
     answer = httpx.post(url, data={"model": "tts-1", "input": "Hi."}, files=files, timeout=30)
     assert answer.status_code == 400 and "/v1/audio/voices" in answer.json()["error"]["message"]
+
+
+def test_a_number_may_be_written_as_text():
+    for text, wanted in (("1", 1.0), (" 1.5", 1.5), ("0.25 ", 0.25), ("4.", 4.0)):
+        assert number({"speed": text}, "speed", 0.25, 4) == wanted
+    for text in ("", "fast", "nan", "1e0", "1_0", "-1", "0.2", "9" * 400):
+        with pytest.raises(ApiError, match="speed should be a number of"):
+            number({"speed": text}, "speed", 0.25, 4)
 
 
 def test_each_line_of_a_lexicon_is_a_word_and_each_seed_of_javascript_one():
