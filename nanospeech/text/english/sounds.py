@@ -83,6 +83,19 @@ verbally: V ER1 B AH0 L IY0; viscount: V AY1 K AW2 N T; viscounts: V AY1 K AW2 N
 whats: W AH1 T S; winona: W AH0 N OW1 N AH0; wuhan: W UW2 HH AA1 N; xian: SH IY1 AA2 N;
 xinjiang: SH IH1 N JH Y AA2 NG; zhou: JH OW1
 """
+# forms of words with several sounds (heteronyms.py) that have one alone, mostly the verb's
+INFLECTED = """
+absented: AE0 B S EH1 N T IH0 D; allying: AH0 L AY1 IH0 NG; bowing: B AW1 IH0 NG;
+buffeted: B AH1 F AH0 T IH0 D; buffeting: B AH1 F AH0 T IH0 NG; communed: K AH0 M Y UW1 N D;
+compacting: K AH0 M P AE1 K T IH0 NG; conscripting: K AH0 N S K R IH1 P T IH0 NG;
+contracted: K AH0 N T R AE1 K T IH0 D; contracting: K AH0 N T R AE1 K T IH0 NG;
+deserter: D IH0 Z ER1 T ER0; deserters: D IH0 Z ER1 T ER0 Z; deserting: D IH0 Z ER1 T IH0 NG;
+digested: D AY0 JH EH1 S T IH0 D; entrancing: EH0 N T R AE1 N S IH0 NG;
+escorting: EH0 S K AO1 R T IH0 NG; frequented: F R IY0 K W EH1 N T IH0 D;
+frequenting: F R IY0 K W EH1 N T IH0 NG; houses: HH AW1 Z IH0 Z; incensed: IH2 N S EH1 N S T;
+minutely: M AY0 N UW1 T L IY0; mows: M OW1 Z; rewound: R IY0 W AW1 N D; sowed: S OW1 D;
+tormented: T AO0 R M EH1 N T IH0 D; tormenting: T AO0 R M EH1 N T IH0 NG
+"""
 # words and names younger than the dictionary
 YOUNG = """
 airbnb: EH1 R B IY2 AH0 N B IY2; aoife: IY1 F AH0; ar: EY1 AA1 R; assange: AH0 S AA1 N ZH;
@@ -160,7 +173,7 @@ tsconfig: T IY1 EH1 S K AA1 N F IH0 G; ttyl: T IY1 T IY1 W AY1 EH1 L; uefa: Y UW
 utd: Y UW0 N AY1 T IH0 D; vscode: V IY1 EH1 S K OW1 D; wget: D AH1 B AH0 L Y UW0 G EH1 T;
 yaml: Y AE1 M AH0 L; yml: Y AE1 M AH0 L
 """
-TABLES = (COMMONEST, UTTERED, CORRECTED, YOUNG, ACRONYMS)
+TABLES = (COMMONEST, UTTERED, CORRECTED, INFLECTED, YOUNG, ACRONYMS)
 
 
 def corrections() -> dict[str, str]:
