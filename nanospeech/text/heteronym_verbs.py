@@ -21,6 +21,7 @@ from .context import (
     SUBJECTS,
     Around,
     after_to,
+    introduced,
     is_noun,
     is_past,
     is_plural,
@@ -30,13 +31,15 @@ from .context import (
 from .english import words
 from .english.heteronyms import CUES
 
+MINDS = set(words("think believe guess remember recall swear sure know suppose"))
+
 
 def read(around: Around) -> str:
     prior, p = around.prior, around.prior[-1] if around.prior else ""
     if after_to(around) or p in MODALS:
         return "now"
-    if set(around.left[-3:]) & MODALS and p in OBJECTS | SUBJECTS:
-        return "now"  # "did you read"
+    if set(around.left[-3:]) & MODALS and p in OBJECTS | SUBJECTS and prior[-2] not in MINDS:
+        return "now"  # "did you read", but "I don't think he read"
     if p in HAVE | BE | {"got", "get", "well", "having"} or around.previous in ("well", "widely"):
         return "past"
     if set(prior[-3:-1]) & HAVE and p in OBJECTS | SUBJECTS:
@@ -52,14 +55,16 @@ def read(around: Around) -> str:
     if not around.right and [*around.before] == ["when", p]:  # "When I read, I relax."
         return "now"
     past = set(around.before) & PAST_TENSE or set(around.right) & PAST_TENSE
-    past = past or any(w.endswith("ed") and len(w) > 4 for w in (*around.before, *around.right))
+    # "read printed newspapers" has no second verb
+    past = past or any(w.endswith("ed") and len(w) > 4 for w in (*around.before, *around.right[1:]))
     past = past or any("this morning" in " ".join(side) for side in (around.left, around.right))
     if p == "who" and is_plural(around.prior[-2] if around.prior[1:] else ""):
         return "past" if past else "now"  # "students who read daily"
     if p in ("he", "she", "it", "who") or (p and p not in SUBJECTS and not is_plural(p)):
         return "now" if p in ("and", "or") and not past else "past"
     if not p:
-        return "past" if around.next == "by" else "now"
+        told = past and around.mark == "," and not introduced(around)
+        return "past" if around.next == "by" or told else "now"  # "She sat down, read it and left."
     return "past" if past and not habitual(around) else "now"
 
 
@@ -80,8 +85,7 @@ def recalled(around: Around) -> bool:
         return p == "i"
     if n == "somewhere":
         return not around.right[1:] or around.right[1] in ("that", "in", "on")
-    minds = "think believe guess remember recall swear sure know suppose"
-    minded = set(around.left[-3:-1]) & set(words(minds))
+    minded = set(around.left[-3:-1]) & MINDS
     return p == "i" and bool(minded) and n in ("it", "that", "this", "about", "in", "an", "a")
 
 

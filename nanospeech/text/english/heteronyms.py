@@ -256,11 +256,14 @@ learned: verb L ER1 N D; wise L ER1 N IH0 D
 live: verb L IH1 V; now L AY1 V
 lives: verb L IH1 V Z; life L AY1 V Z
 minute: time M IH1 N AH0 T; tiny M AY0 N UW1 T
+misread: now M IH0 S R IY1 D; past M IH0 S R EH1 D
 moped: bike M OW1 P EH2 D; sulked M OW1 P T
 nice: kind N AY1 S; city N IY1 S
 polish: shine P AA1 L IH0 SH; land P OW1 L IH0 SH
+proofread: now P R UW1 F R IY2 D; past P R UW1 F R EH2 D
 read: now R IY1 D; past R EH1 D
 reading: verb R IY1 D IH0 NG; town R EH1 D IH0 NG
+reread: now R IY0 R IY1 D; past R IY0 R EH1 D
 row: line R OW1; quarrel R AW1
 tear: eye T IH1 R; rip T EH1 R
 tears: eye T IH1 R Z; rip T EH1 R Z
