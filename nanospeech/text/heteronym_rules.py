@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .context import (
+from .context import Around, is_adverb, is_past, is_verb, near, verb_odds
+from .english import words
+from .english.heteronyms import CUES
+from .english.word_classes import (
     ADJECTIVAL,
     ADJECTIVES,
     BE,
@@ -16,15 +19,7 @@ from .context import (
     POSSESSIVES,
     PREPOSITIONS,
     SUBJECTS,
-    Around,
-    is_adverb,
-    is_past,
-    is_verb,
-    near,
-    verb_odds,
 )
-from .english import words
-from .english.heteronyms import CUES
 from .heteronym_verbs import bow, lead, live, lives, read, tear, wind, wound
 
 DESCRIBING = ADJECTIVES | set(words("major massive shock political one"))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from .context import (
+from .context import Around, after_to, introduced, is_noun, is_past, is_plural, is_verb, near
+from .english import words
+from .english.heteronyms import CUES
+from .english.word_classes import (
     ADJECTIVAL,
     ADJECTIVES,
     BE,
@@ -19,17 +22,7 @@ from .context import (
     POSSESSIVES,
     PREPOSITIONS,
     SUBJECTS,
-    Around,
-    after_to,
-    introduced,
-    is_noun,
-    is_past,
-    is_plural,
-    is_verb,
-    near,
 )
-from .english import words
-from .english.heteronyms import CUES
 
 MINDS = set(words("think believe guess remember recall swear sure know suppose"))
 
