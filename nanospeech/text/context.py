@@ -23,6 +23,7 @@ from .english.word_classes import (
     FEEL,
     HAVE,
     INTRODUCTIONS,
+    IRREGULAR,
     LET,
     MAKE,
     MANY,
@@ -37,6 +38,7 @@ from .english.word_classes import (
     SEVERAL,
     STARTS,
     SUBJECTS,
+    TIMES,
     TO_NOUN,
     VERBAL,
     WHILE,
@@ -45,6 +47,7 @@ from .english.word_classes import (
 # verbs of commands that a preposition follows
 PHRASES = {"advocate": "for", "alternate": "between", "coordinate": "with", "deliberate": "on"}
 PHRASES |= {"elaborate": "on"}
+HELPING = {"help", "dare"}  # verbs that another may follow: "to help increase"
 JOINED_NOUNS = set(words("address conduct contrast present separate"))
 NO_OBJECT = PREPOSITIONS | BE | HAVE | {"", "and", "or"}
 BREAK = re.compile(r"[,;:.!?()\n]|\s-+\s")
@@ -157,6 +160,8 @@ def before_odds(around: Around, s_form: bool) -> float:
         return 1.5 if imperative else 1.0 if direct else -1.2
     if p == "to" and around.word.lower() == "graduate" and around.next in CUES["schools"]:
         return -4.0  # "went to graduate school"
+    if p == "to" and prior[-2:-1] == ["due"] and set(prior[-4:-2]) & BE and not s_form:
+        return 0.6  # "is due to resume", "is due to conflict"
     if after_to(around) or p in MODALS:
         return -1.5 if s_form else 4.0
     if p in ANYONE and set(around.left) & MODALS and not s_form:  # "Does anyone object?"
@@ -282,11 +287,25 @@ def loose_odds(around: Around, prior: Sequence[str], s_form: bool) -> float:
     adverb = 1.0 if around.previous != p else 0.0
     if p in ADJECTIVES or ADJECTIVAL.search(p) or p.replace("-", "").isdigit():
         return -2.5 + adverb
-    if p.endswith(("ing", "ed")) or VERBAL.search(p):
+    past = is_past(p) or p in IRREGULAR
+    if s_form and past and relative(prior):  # "the car he bought uses"
+        return 0.9
+    if past or p.endswith(("ing", "ed")) or VERBAL.search(p):
         return -1.5 + adverb
+    if s_form and prior[-2:-1] and prior[-2] in MODALS | {"to"} and p not in HELPING:
+        return -1.5  # "to buy presents"
+    if p == "police" and prior[-2:-1] and prior[-2] in PREPOSITIONS:  # "under police escort"
+        return -1.0
     if is_plural(p):
         return (-1.0 if s_form else 1.6) + adverb
     return (0.9 if s_form else -0.5) + 1.5 * adverb
+
+
+def relative(prior: Sequence[str]) -> bool:
+    """Whether words end with a noun and a clause that describes it: "the car that he bought"."""
+    before = [word for word in prior[-5:-1] if word not in ("that", "which")]
+    named = len(before) > 2 and before[-3] in DETERMINERS and before[-2] not in TIMES
+    return named and before[-1] in SUBJECTS
 
 
 def behind_odds(around: Around, s_form: bool) -> float:

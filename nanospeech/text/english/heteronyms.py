@@ -182,6 +182,7 @@ COMPOUNDS = {word: frozenset(words(others)) for word, others in {
 COMPOUNDS_BEFORE = {word: frozenset(words(others)) for word, others in {
     "console": "game games gaming video center centre developer browser admin web management",
     "consoles": "game games gaming video",
+    "permits": "building export fishing hunting import parking planning residence travel work",
     "graduates": "school schools college university law business medical engineering academy",
     "records": "court police phone school bank tax property hospital health world album vinyl",
 }.items()}  # fmt: skip

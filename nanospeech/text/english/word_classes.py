@@ -101,3 +101,10 @@ PAST_TENSE = set(words(
     ago finished slept learned wanted loved when once earlier last"""
 ))  # fmt: skip
 NOW = set(words("every always often usually never sometimes now daily tonight today rarely seldom"))
+# other verbs of the past that a noun often follows: "bought presents"
+IRREGULAR = set(words(
+    """bought brought built caught chose drank drove ate felt flew forgot found gave got held hid
+    kept knew laid left lent lost made meant met paid put ran saw sent set shot showed sold
+    sought spent stole taught threw told wore wrote"""
+))  # fmt: skip
+TIMES = set(words("day week weekend month year morning afternoon evening night time summer winter"))
