@@ -96,7 +96,25 @@ def kept(around: Around) -> bool:
     return person or (whom[0] in POSSESSIVES and len(whom) > 1)
 
 
+def several(around: Around) -> str:
+    """Words in -s that are no plural of their verb: "analyses", "proceeds"."""
+    return "verb" if verb_odds(around, s_form=True) > 0.4 else "several"
+
+
+def separate(around: Around) -> str:
+    """An adjective also behind what is kept: "Keep the two files separate."""
+    keeps = set(words("keep keeps kept keeping hold held store stored")) & {*around.left[-6:-1]}
+    ends = not around.next or around.next in PREPOSITIONS | {"and"}
+    if keeps and ends and not is_verb(around) and around.previous != "and":
+        return "noun"
+    return "verb" if verb_odds(around, s_form=False) > 0.4 else "noun"
+
+
 def content(around: Around) -> str:
+    if is_verb(around) and around.next in OBJECTS:  # "to content himself"
+        return "glad"
+    if not around.next and is_adverb(around.previous) and around.previous.endswith("ly"):
+        return "glad"
     if around.previous == "and" and set(around.left[-2:-1]) & CUES["moods"]:
         return "glad"  # "happy and content"
     if around.next in ("with", "to") and around.previous not in DETERMINERS | ADJECTIVES:
@@ -110,7 +128,8 @@ def content(around: Around) -> str:
 def minute(around: Around) -> str:
     if around.next in CUES["tiny"] or around.previous in ("very", "so", "extremely", "in"):
         return "tiny"
-    return "tiny" if around.previous in BE and not around.right else "time"
+    ends = around.next in ("", "but") or (around.next == "and" and "hour" not in around.right)
+    return "tiny" if around.previous in BE and ends else "time"
 
 
 def aged(around: Around) -> str:
@@ -231,6 +250,7 @@ def row(around: Around) -> str:
 
 RULES: dict[str, Callable[[Around], str]] = {
     "aged": aged,
+    "analyses": several,
     "august": august,
     "axes": by_near("lines", "tools", "x y coordinate graph plot symmetry rotation principal two"
                     " three horizontal vertical chart labels labeled"),
@@ -243,6 +263,7 @@ RULES: dict[str, Callable[[Around], str]] = {
     "content": content,
     "des": by_next("city", "name", "moines plaines"),
     "deserts": deserts,
+    "diagnoses": several,
     "dogged": dogged,
     "dove": dove,
     "invalid": invalid,
@@ -258,11 +279,13 @@ RULES: dict[str, Callable[[Around], str]] = {
     "moped": moped,
     "nice": by_near("city", "kind", "in to from near of at france and", capital=True),
     "polish": polish,
+    "proceeds": several,
     "proofread": read,
     "read": read,
     "reading": by_near("town", "verb", "in from to near at of", capital=True),
     "reread": read,
     "row": row,
+    "separate": separate,
     "tear": tear,
     "tears": tear,
     "upset": upset,

@@ -114,8 +114,9 @@ def lead(around: Around) -> str:
     held = words("contain contains contained containing")
     if p in ("no", "any", "some") and around.left[-2:-1] and around.left[-2] in held:
         return "metal"
-    if p in words("for with of from contain contains containing contained"):
-        ends = not around.next or around.next in PREPOSITIONS | BE | MODALS | {"and", "or", "but"}
+    if p in words("for with without of from contain contains containing contained"):
+        joined = PREPOSITIONS | BE | HAVE | MODALS | {"and", "or", "but"}
+        ends = not around.next or around.next in joined
         return "metal" if ends or near(around, CUES["metals"], 6) else "guide"
     return "metal" if near(around, CUES["metals"], 6) else "guide"
 
@@ -170,6 +171,9 @@ def tear(around: Around) -> str:
     if is_verb(around) or around.next in torn or around.next in POSSESSIVES:
         return "rip"
     if list(around.left[-2:]) == ["wear", "and"]:
+        return "rip"
+    clause = is_plural(around.previous) and around.next not in BE | HAVE
+    if clause and torn - {"down", "up", "from"} & {*around.right[1:3]}:  # "storms tear roofs off"
         return "rip"
     if around.word.lower() != "tear" or near(around, CUES["crying"], 7):
         return "eye"

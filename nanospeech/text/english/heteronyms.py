@@ -235,6 +235,9 @@ CUES = {name: frozenset(words(cues)) for name, cues in {
 }.items()}  # fmt: skip
 # other words: readings by name; rules for each are in ../heteronyms.py
 OTHERS = """
+analyses: several AH0 N AE1 L AH0 S IY2 Z; verb AE1 N AH0 L AY2 Z IH0 Z
+diagnoses: several D AY2 AH0 G N OW1 S IY0 Z; verb D AY2 AH0 G N OW1 S IH0 Z
+proceeds: several P R OW1 S IY0 D Z; verb P R AH0 S IY1 D Z
 aged: years EY1 JH D; old EY1 JH IH0 D
 august: month AO1 G AH0 S T; grand AO0 G AH1 S T
 axes: tools AE1 K S IH0 Z; lines AE1 K S IY2 Z
