@@ -26,6 +26,7 @@ from .english import (
     abbreviations,
     addresses,
     dates,
+    flags,
     identifiers,
     lasting,
     maths,
@@ -160,6 +161,7 @@ STAGES = [
     (Rules(rules), counting)
     for rules, counting in (
         (addresses.RULES, False),
+        (flags.RULES, False),
         (MARKS, False),
         (references.RULES, False),
         (maths.RULES, True),

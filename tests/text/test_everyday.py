@@ -18,6 +18,14 @@ SENTENCES = [
     ("Thanks <3 <3, I <3 you", "Thanks, I love you"),
     ("for x <3, if n <3 and p <3.", "for x less than three, if n less than three and p less than "
      "three."),
+    # commands
+    ("Pass -v or --verbose, (--no-color), \"--dry-run\".", "Pass dash v or dash dash verbose, "
+     "(dash dash no-color), \"dash dash dry-run\"."),
+    ("Set --output=a.wav and the -f flag, -j4, rm -rf x", "Set dash dash output equals a dot wav "
+     "and the dash f flag, -j four, rm dash r f x"),
+    ("He said --and left. A man --tired of it-- left", "He said - and left. A man - tired of it - "
+     "left"),
+    ("I -I left--not you -b", "I -I left - not you -b"),
     # kitchens and weather
     ("Bake at 180° C or 350° F.", "Bake at one hundred eighty degrees Celsius or three hundred "
      "fifty degrees Fahrenheit."),
