@@ -294,7 +294,10 @@ def loose_odds(around: Around, prior: Sequence[str], s_form: bool) -> float:
         return -1.5 + adverb
     if s_form and prior[-2:-1] and prior[-2] in MODALS | {"to"} and p not in HELPING:
         return -1.5  # "to buy presents"
-    if p == "police" and prior[-2:-1] and prior[-2] in PREPOSITIONS:  # "under police escort"
+    single = prior[-2:-1] and (
+        prior[-2] in ("a", "an") or (p == "police" and prior[-2] in PREPOSITIONS)
+    )
+    if is_plural(p) and single and not s_form:  # "a police escort", "under police escort"
         return -1.0
     if is_plural(p):
         return (-1.0 if s_form else 1.6) + adverb

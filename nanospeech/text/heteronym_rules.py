@@ -120,7 +120,7 @@ def content(around: Around) -> str:
     if around.next in ("with", "to") and around.previous not in DETERMINERS | ADJECTIVES:
         return "glad"
     p = around.prior[-1] if around.prior else ""
-    if p in FEEL and around.next in ("and", "but", "just"):  # "I felt content and sleepy"
+    if p in FEEL and around.next in PREPOSITIONS | {"and", "but", "just"}:
         return "glad"
     return "glad" if p in BE | FEEL and not around.right[1:] else "matter"
 
@@ -252,8 +252,8 @@ RULES: dict[str, Callable[[Around], str]] = {
     "aged": aged,
     "analyses": several,
     "august": august,
-    "axes": by_near("lines", "tools", "x y coordinate graph plot symmetry rotation principal two"
-                    " three horizontal vertical chart labels labeled"),
+    "axes": by_near("lines", "tools", "x y both scale scales coordinate graph plot symmetry"
+                    " rotation principal two three horizontal vertical chart labels labeled"),
     "bases": by_next("basis", "grounds", "of for on"),
     "bass": bass,
     "blessed": blessed,

@@ -172,6 +172,8 @@ def tear(around: Around) -> str:
         return "rip"
     if list(around.left[-2:]) == ["wear", "and"]:
         return "rip"
+    if around.previous == "that" and is_plural(around.left[-2] if around.left[1:] else ""):
+        return "rip"  # "muscles that tear easily"
     clause = is_plural(around.previous) and around.next not in BE | HAVE
     if clause and torn - {"down", "up", "from"} & {*around.right[1:3]}:  # "storms tear roofs off"
         return "rip"
@@ -203,6 +205,8 @@ def wound(around: Around) -> str:
     )
     noun = around.previous in DETERMINERS - POINTERS | ADJECTIVES | PREPOSITIONS
     if around.previous in ("he", "she", "it"):
+        return "turned"
+    if around.prior[-1:] and around.prior[-1] in HAVE and around.next in turned | OBJECTS:
         return "turned"
     noun = noun or around.previous in words("bullet flesh gunshot head knife stab war")
     coiled = set(

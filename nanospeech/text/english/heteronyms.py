@@ -183,6 +183,8 @@ COMPOUNDS_BEFORE = {word: frozenset(words(others)) for word, others in {
     "console": "game games gaming video center centre developer browser admin web management",
     "consoles": "game games gaming video",
     "permits": "building export fishing hunting import parking planning residence travel work",
+    "use": "alcohol drug electricity energy fuel household internet land media phone substance"
+    " tobacco water",
     "graduates": "school schools college university law business medical engineering academy",
     "records": "court police phone school bank tax property hospital health world album vinyl",
 }.items()}  # fmt: skip
@@ -196,8 +198,8 @@ CUES = {name: frozenset(words(cues)) for name, cues in {
     " wires video album recording recordings sports theater updates birth chat feed jazz interview"
     " rounds update action demo game games track version crowd comedy lobster lobsters crabs"
     " chickens",
-    "performed": "broadcast perform performed performing air aired streamed streaming went goes"
-    " going go reported reporting recorded played play playing sing sang watch watched shown"
+    "performed": "broadcast perform performed performing air aired stream streamed streaming went"
+    " goes going go reported reporting recorded played play playing sing sang watch watched shown"
     " carried televised tune coming came see seen saw appear appeared speak spoke watching watches"
     " recording records streams streaming airs plays playing performs singing hear heard catch"
     " caught broadcasts broadcasting join joins joined joining",
@@ -220,9 +222,9 @@ CUES = {name: frozenset(words(cues)) for name, cues in {
     " range attention look ties tie contact quarters relative relatives second race game family"
     " proximity match eye watch behind match-up colleague allies ally cousin cousins associates up"
     " encounter",
-    "tiny": "detail details amount amounts quantities quantity particle particles difference"
-    " differences traces trace changes fragments creatures organisms crystals cracks inspection"
-    " examination scale print crack hole holes grains proportion proportions variations",
+    "tiny": "attention care detail details amount amounts quantities quantity particle particles"
+    " difference differences traces trace changes fragments creatures organisms crystals cracks"
+    " inspection examination scale print crack hole holes grains proportion proportions variations",
     "schools": "school schools student students program programs degree degrees studies",
     "people": "father mother man woman parents relatives aunt uncle gentleman lady couple wife"
     " husband son daughter sister brother child",
