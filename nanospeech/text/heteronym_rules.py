@@ -223,6 +223,12 @@ def led(around: Around) -> str:
     return "initials" if lamp else "verb"
 
 
+def sat(around: Around) -> str:
+    score = around.next in words("score scores prep test tests exam exams math tutor tutors")
+    owned = around.previous in POSSESSIVES | {"the", "an"}
+    return "initials" if around.word == "SAT" and (score or owned) else "verb"
+
+
 def august(around: Around) -> str:
     return "month" if around.word[0].isupper() else "grand"
 
@@ -285,6 +291,7 @@ RULES: dict[str, Callable[[Around], str]] = {
     "reading": by_near("town", "verb", "in from to near at of", capital=True),
     "reread": read,
     "row": row,
+    "sat": sat,
     "separate": separate,
     "tear": tear,
     "tears": tear,

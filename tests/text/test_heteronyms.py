@@ -62,6 +62,9 @@ def test_and_those_that_they_were_not():
     ("Des Moines", "D AH0   M OY1 N"),
     ("Her uncle Des came.", "D EH1 Z"),
     ("an LED TV", "EH1 L IY1 D IY1   T IY1 V IY1"),
+    ("She took the SAT.", "EH1 S EY1 T IY1"),
+    ("SAT scores", "EH1 S EY1 T IY1"),
+    ("HE SAT DOWN", "S AE1 T   D AW1 N"),
     ("He led TV crews. HE LED THE BAND.", "L EH1 D   T IY1 V IY1"),
     ("“Record” is a word. They object to it.", "R EH1 K ER0 D"),
 ])  # fmt: skip

@@ -271,6 +271,7 @@ read: now R IY1 D; past R EH1 D
 reading: verb R IY1 D IH0 NG; town R EH1 D IH0 NG
 reread: now R IY0 R IY1 D; past R IY0 R EH1 D
 row: line R OW1; quarrel R AW1
+sat: verb S AE1 T; initials EH1 S EY1 T IY1
 tear: eye T IH1 R; rip T EH1 R
 tears: eye T IH1 R Z; rip T EH1 R Z
 used: verb Y UW1 Z D; habit Y UW1 S T
