@@ -3,12 +3,12 @@
     nanospeech prepare hear shards/*.tar --out data/heard.csv --whisper base
 
 Whisper always encodes 30 seconds, so a clip of five costs as much as six such clips. Here clips are
-joined with pauses between them and transcribed at once; the transcript is divided between them by
-aligning it with their texts. A clip in which more than --again of the words differ is transcribed
-again by itself, so that no clip is dropped because of its neighbours. With the same
-recordings and --language, `nanospeech prepare curate --out data --whisper base` then finds all of
-it in data/heard.csv and listens to nothing again. A run that was stopped goes on. What cannot be
-read, or is longer than a window, is left to curate. The last line is the counts as JSON.
+joined with pauses between them, and eight such windows are transcribed at once; the transcript is
+divided between them by aligning it with their texts. A clip in which more than --again of the words
+differ is transcribed again by itself, so that no clip is dropped because of its neighbours. With
+the same recordings and --language, `nanospeech prepare curate --out data --whisper base` then finds
+all of it in data/heard.csv and listens to nothing again. A run that was stopped goes on. What
+cannot be read, or is longer than a window, is left to curate. The last line is the counts as JSON.
 """
 
 from __future__ import annotations
@@ -34,10 +34,19 @@ from nanospeech.machine import cores
 from nanospeech.measure.wer import edit_rows, normalize
 from nanospeech.text.languages import spoken_code
 
-from .recogniser import Heard, language_of, languages_of, misheard, whisper
+from .recogniser import (
+    BATCH,
+    Heard,
+    batched_whisper,
+    language_of,
+    languages_of,
+    misheard,
+    whisper,
+)
 
 WINDOW = 29.0  # seconds that the recogniser takes at once
 PAUSE = 0.7  # seconds of silence between clips
+Group = list[tuple[Sample, bytes, np.ndarray]]  # of clips that fill a window
 Result = tuple[Sample, bytes, str]
 
 
@@ -86,27 +95,26 @@ def share_out(texts: Sequence[str], heard: str, language: str = "en") -> list[st
     return [" ".join(s) for s in shares]
 
 
-def hear(
-    group: Sequence[tuple[Sample, bytes, np.ndarray]], name: str, again: float, language: str
-) -> list[Result]:
-    """Hears clips of one language at once, and by itself each one that came out badly."""
-    recognise = whisper(name)
+def hear(groups: Sequence[Group], name: str, again: float, language: str) -> list[Result]:
+    """Hears the clips of each group at once, and by itself each one that came out badly."""
     pause = np.zeros(int(PAUSE * audio.SAMPLE_RATE), np.float32)
-    joined = np.concatenate([part for _, _, wave in group for part in (wave, pause)])
-    texts = [sample.text for sample, _, _ in group]
-    shares = share_out(texts, recognise(joined, language), language)
-    return [
-        (s, data, recognise(wave, language) if misheard(s.text, share, language) > again else share)
-        for (s, data, wave), share in zip(group, shares)
-    ]
+    windows = [np.concatenate([p for _, _, wave in g for p in (wave, pause)]) for g in groups]
+    results: list[Result] = []
+    for group, heard in zip(groups, batched_whisper(name)(windows, language)):
+        shares = share_out([sample.text for sample, _, _ in group], heard, language)
+        for (sample, data, wave), share in zip(group, shares):
+            if misheard(sample.text, share, language) > again:
+                share = whisper(name)(wave, language)
+            results.append((sample, data, share))
+    return results
 
 
 def hear_samples(
     samples: Sequence[Sample], name: str, again: float, language: str | None
 ) -> list[Result]:
-    """Reads clips and hears them, a window at a time; what cannot be read is left to curate."""
+    """Reads clips and hears them, windows at a time; what cannot be read is left to curate."""
     results: list[Result] = []
-    group: list[tuple[Sample, bytes, np.ndarray]] = []
+    groups: list[Group] = []
     seconds, now = 0.0, "en"
     for sample in samples:
         try:
@@ -116,12 +124,16 @@ def hear_samples(
             continue
         length = len(wave) / audio.SAMPLE_RATE + PAUSE
         spoken = language_of(sample, language)
-        if group and (seconds + length > WINDOW or spoken != now):
-            results += hear(group, name, again, now)
-            group, seconds = [], 0.0
-        group.append((sample, data, wave))
+        full = seconds + length > WINDOW
+        if groups and (spoken != now or (full and len(groups) == BATCH)):
+            results += hear(groups, name, again, now)
+            groups = []
+        if full or not groups:
+            groups.append([])
+            seconds = 0.0
+        groups[-1].append((sample, data, wave))
         seconds, now = seconds + length, spoken
-    return results + (hear(group, name, again, now) if group else [])
+    return results + (hear(groups, name, again, now) if groups else [])
 
 
 def portions(samples: Iterable[Sample], size: int) -> Iterator[list[Sample]]:

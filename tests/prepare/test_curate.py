@@ -35,7 +35,7 @@ from nanospeech.prepare.curate_copies import make_copies
 from nanospeech.prepare.curate_report import Speakers
 from nanospeech.prepare.levels import levels
 from nanospeech.prepare.portions import members_of
-from nanospeech.prepare.recogniser import Heard, misheard, whisper
+from nanospeech.prepare.recogniser import Heard, loaded, misheard
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SHARD = FIXTURES / "speech-000000.tar"
@@ -419,7 +419,7 @@ def test_the_report_lists_what_was_dropped(tmp_path, capsys):
 
 def test_a_missing_recogniser_is_reported_first(tmp_path, capsys):
     argv = [str(SHARD), "--out", str(tmp_path), "--jobs", "1", "--whisper", str(tmp_path / "none")]
-    whisper.cache_clear()
+    loaded.cache_clear()
     assert main(argv) == 2
     assert capsys.readouterr().err.startswith("error: ")
 

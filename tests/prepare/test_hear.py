@@ -73,11 +73,32 @@ class Ear:
         return [SimpleNamespace(text=f" {word}") for word in words], None
 
 
-def test_clips_of_a_language_are_heard_together_and_again_alone_where_badly(
-    tmp_path, monkeypatch, capsys
-):
+class Ears:
+    """In the place of faster-whisper's pipeline of batches."""
+
+    def __init__(self, model: Ear):
+        self.model = model
+
+    def transcribe(self, wave, language, clip_timestamps, batch_size, **_):
+        assert len(clip_timestamps) <= batch_size
+        segments = []
+        for clip in clip_timestamps:
+            start, end = (round(clip[k] * 16_000) for k in ("start", "end"))
+            words, _ = self.model.transcribe(wave[start:end], language)
+            segments += [SimpleNamespace(start=clip["start"], text=w.text) for w in words]
+        return segments, None
+
+
+@pytest.fixture
+def ear(monkeypatch):
+    """Tones are heard in the place of words."""
     pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
-    monkeypatch.setattr(pytest.importorskip("faster_whisper"), "WhisperModel", Ear)
+    library = pytest.importorskip("faster_whisper")
+    monkeypatch.setattr(library, "WhisperModel", Ear)
+    monkeypatch.setattr(library, "BatchedInferencePipeline", Ears)
+
+
+def test_clips_of_a_language_are_heard_together_and_again_alone_where_badly(ear, tmp_path, capsys):
     rows = []
     for i, word in enumerate(Ear.WORDS):
         tone = 0.3 * np.sin(2 * np.pi * 200 * (i + 1) * np.arange(6 * 24_000) / 24_000)
@@ -133,18 +154,12 @@ def heard_of(folder, capsys, clips: dict[str, float], *options: str) -> tuple[di
         ({"alpha": 13.9, "charlie": 13.8}, 2),
     ],
 )
-def test_clips_fill_a_window_with_their_pauses(tmp_path, monkeypatch, capsys, clips, windows):
-    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
-    monkeypatch.setattr(pytest.importorskip("faster_whisper"), "WhisperModel", Ear)
+def test_clips_fill_a_window_with_their_pauses(ear, tmp_path, capsys, clips, windows):
     _, heard = heard_of(tmp_path, capsys, clips)
     assert len(Ear.calls) == windows and heard == list(clips)
 
 
-def test_what_is_too_long_for_a_window_or_a_sound_alone_is_left_to_curate(
-    tmp_path, monkeypatch, capsys
-):
-    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
-    monkeypatch.setattr(pytest.importorskip("faster_whisper"), "WhisperModel", Ear)
+def test_what_is_too_long_for_a_window_or_a_sound_alone_is_left_to_curate(ear, tmp_path, capsys):
     clips = {"alpha": 28.0, "bravo": 28.1, "charlie": 0.11, "delta": 0.09}
     for heard, known in ((2, 0), (0, 2)):
         counts, said = heard_of(tmp_path, capsys, clips)
@@ -154,10 +169,8 @@ def test_what_is_too_long_for_a_window_or_a_sound_alone_is_left_to_curate(
 
 @pytest.mark.parametrize("again, heard", [("0.2", "brave"), ("0.19", "bravo")])
 def test_a_clip_of_which_more_than_a_share_is_misheard_is_heard_again(
-    tmp_path, monkeypatch, capsys, again, heard
+    ear, tmp_path, capsys, again, heard
 ):
-    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
-    monkeypatch.setattr(pytest.importorskip("faster_whisper"), "WhisperModel", Ear)
     _, said = heard_of(tmp_path, capsys, {"bravo": 6.0, "charlie": 6.0}, "--again", again)
     assert said == [heard, "charlie"]
 
