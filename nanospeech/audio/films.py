@@ -1,4 +1,4 @@
-"""Films: sound of phones and films (AAC in MP4, WebM, WMA), which libsndfile lacks. Needs PyAV."""
+"""Films: sound of phones and films (AAC, AMR, WebM, WMA), which libsndfile lacks. Needs PyAV."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ READERS = {
     ".m4a": "mov",
     ".mp4": "mov",
     ".m4b": "mov",
+    ".m4v": "mov",
     ".mov": "mov",
+    ".3gp": "mov",
+    ".3g2": "mov",
+    ".amr": "amr",
     ".aac": "aac",
     ".wma": "asf",
     ".webm": "matroska",
     ".mkv": "matroska",
+    ".mka": "matroska",
 }
 # the boxes that an MP4 or a QuickTime file may begin with, of which older ones have no "ftyp"
 BOXES = b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot"
@@ -43,17 +48,11 @@ def plain_path(path: str | Path) -> str:
 
 
 def is_film(source: str | Path | bytes) -> bool:
-    """Whether a file is named as one of these and begins so, and what reads it is installed.
+    """Whether a file, or the bytes of one, begins as one of these, and what reads it is installed.
 
-    The bytes of one have no name, and begin as none of libsndfile's does.
+    A file's name may be wrong, as that of a phone's M4A which was made a .mp3 by renaming.
     """
-    if isinstance(source, bytes):
-        return reader_of(source) is not None and can_decode()
-    reader = READERS.get(Path(source).suffix.lower())
-    if reader is None or not can_decode():
-        return False
-    with open(source, "rb") as f:
-        return reader in beginnings(f.read(8))
+    return reader_of(source) is not None and can_decode()
 
 
 def beginnings(start: bytes) -> list[str]:
@@ -63,14 +62,25 @@ def beginnings(start: bytes) -> list[str]:
         "aac": start[:3] == b"ID3" or start[:2] in SYNC,
         "asf": start[:4] == b"\x30\x26\xb2\x75",
         "matroska": start[:4] == b"\x1a\x45\xdf\xa3",
+        "amr": start[:5] == b"#!AMR",
     }
     return [reader for reader, fits in begins.items() if fits]
 
 
-def reader_of(data: bytes) -> str | None:
-    """FFmpeg's reader of the bytes of a film; None where they are none, or an MP3 may begin so."""
-    found = beginnings(data[:8])
-    return found[0] if found and data[:3] != b"ID3" else None
+def reader_of(source: str | Path | bytes) -> str | None:
+    """FFmpeg's reader of a film; None where it is none, or an MP3 or a tar may begin so."""
+    if isinstance(source, bytes):
+        start, named = source[:8], None
+    else:
+        named = READERS.get(Path(source).suffix.lower())
+        with open(source, "rb") as f:
+            start = f.read(8)
+    found = beginnings(start)
+    if named in found:
+        return named
+    # a tar begins with a file's name, which may be "takefree.mp3"
+    by_chance = start[4:8] in BOXES and start[:1].isalnum() and not isinstance(source, bytes)
+    return found[0] if found and start[:3] != b"ID3" and not by_chance else None
 
 
 def as_wav(source: str | Path | bytes, most: float = math.inf) -> io.BytesIO:
@@ -124,9 +134,9 @@ def sound_of(source: str | Path | bytes) -> Iterator[tuple[Any, float, Iterator[
     try:
         if isinstance(source, bytes):
             file: Any = io.BytesIO(source)
-            reader = reader_of(source)
         else:
-            file, reader = plain_path(source), READERS[Path(source).suffix.lower()]
+            file = plain_path(source)
+        reader = reader_of(source)
         # since 19 a title that is no UTF-8 is no error, and there is nothing to say of it
         old = int(av.__version__.partition(".")[0]) < 19
         lenient: dict[str, Any] = {"metadata_errors": "replace"} if old else {}
