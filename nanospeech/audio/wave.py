@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ UNKNOWN_FRAMES = 2**62  # libsndfile says as many or more where a header leaves 
 MOST_SAMPLES = 400_000  # of all channels, for each second that a recording may have
 MOST_CHANNELS = 32  # of a clip: a few silent bytes of an Ogg may be 255 channels
 CANCELLED = 1e-3  # of a channel's power, what is left of the mean of channels that cancel out
+ADDRESS = re.compile(r"[a-z]{2,}:/", re.I)  # one letter is a disk's
 WAV_HEADER = 44  # bytes before the samples of a WAV as it is written here
 BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
 
@@ -50,7 +52,7 @@ def read(
 ) -> np.ndarray:
     """Reads any format, rate and channel count that libsndfile knows, as mono at one rate.
 
-    Where PyAV is installed, files of phones and films too (.m4a, .mp4).
+    Where PyAV is installed, files of phones and films too (.m4a, .mp4), whatever they are called.
 
     Args:
         source: a path, or the bytes of a whole file.
@@ -69,10 +71,7 @@ def read(
 
     name = "the recording" if isinstance(source, bytes) else str(source)
     if not isinstance(source, bytes):
-        if not Path(source).exists():
-            raise InputError(f"there is no file {name}")
-        if not Path(source).is_file():
-            raise InputError(f"{name} is not a file")
+        check_there(source)
     try:
         with SoundFile(as_file(source, max_seconds or float("inf"))) as f:
             rate = f.samplerate
@@ -132,9 +131,29 @@ def unreadable(name: str, e: Exception) -> InputError:
         else:
             message += "; pip install 'nanospeech-tts[book]' brings what reads these, or"
         message += " convert it, as by ffmpeg -i FILE new.wav"
-    elif not Path(name).suffix:  # nothing tells what it may be
-        message += "; WAV, FLAC, MP3, Ogg and AIFF can be read"
+    else:
+        message += "; WAV, FLAC, MP3, Ogg and AIFF can be read: convert others, as by"
+        message += " ffmpeg -i FILE new.wav"
     return InputError(message)
+
+
+def check_there(path: str | Path) -> None:
+    """
+    Raises:
+        InputError: there is no such file; the message says what else was named instead.
+    """
+    name = str(path)
+    if not os.path.exists(path):
+        message = f"there is no file {name}"
+        if ADDRESS.match(name):
+            message += "; addresses are not opened: download it, and name the file"
+        elif name == "-":
+            message += "; standard input is not read: save the recording, and name the file"
+        raise InputError(message)
+    if os.path.isdir(path):
+        raise InputError(f"{name} is a folder; name a recording in it")
+    if not os.path.isfile(path):
+        raise InputError(f"{name} is no plain file; save the recording, and name that file")
 
 
 def check_length(path: str | Path, max_seconds: float) -> float:
@@ -145,8 +164,7 @@ def check_length(path: str | Path, max_seconds: float) -> float:
     """
     import soundfile as sf
 
-    if not Path(path).is_file():
-        raise InputError(f"there is no file {path}")
+    check_there(path)
     try:
         info = sf.info(as_file(path))
     except (sf.LibsndfileError, OSError, RuntimeError) as e:

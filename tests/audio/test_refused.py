@@ -14,7 +14,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.sound_file import SoundFile
 
 NONE = np.zeros(0, np.float32)
-ANY = "WAV, FLAC, MP3, Ogg and AIFF can be read"
+ANY = "WAV, FLAC, MP3, Ogg and AIFF can be read: convert others, as by ffmpeg -i FILE new.wav"
 
 
 def told(call, *given) -> str:
@@ -31,12 +31,19 @@ def check_length(path: Path) -> float:
 def test_a_recording_that_cannot_be_read(tmp_path, monkeypatch, read):
     monkeypatch.chdir(tmp_path)
     assert told(read, "none.wav") == "there is no file none.wav"
+    address = "https://example.com/a.wav"
+    for name in (address, str(Path(address))):
+        said = f"there is no file {name}; addresses are not opened: download it, and name the file"
+        assert told(read, name) == said
+    assert "standard input is not read: save" in told(read, "-")
+    assert told(read, tmp_path) == f"{tmp_path} is a folder; name a recording in it"
+    assert f"{os.devnull} is no plain file; save" in told(read, os.devnull)
     (empty := tmp_path / "empty.wav").touch()
     sf.write(empty, NONE, 24_000)
     assert told(read, empty) == f"{empty} holds no audio"
     for name in ("a.mp3", "a.m4a", "a", "a.MKV"):
         Path(name).write_text("text")
-    assert told(read, "a.mp3") == "cannot read a.mp3 as audio: Format not recognised"
+    assert told(read, "a.mp3") == f"cannot read a.mp3 as audio: Format not recognised; {ANY}"
     assert told(read, "a") == f"cannot read a as audio: Format not recognised; {ANY}"
     ffmpeg = "convert it, as by ffmpeg -i FILE new.wav"
     for name in ("a.m4a", "a.MKV"):
@@ -50,8 +57,7 @@ def test_a_recording_that_cannot_be_read(tmp_path, monkeypatch, read):
             assert f"Format not recognised; {why}" in said and said.endswith(ffmpeg)
 
 
-def test_a_folder_and_bytes_that_cannot_be_read(tmp_path):
-    assert told(audio.read, tmp_path) == f"{tmp_path} is not a file"
+def test_bytes_that_cannot_be_read():
     why = "cannot read the recording as audio: Format not recognised"
     assert told(audio.read, b"text") == f"{why}; {ANY}"
 
