@@ -13,6 +13,11 @@ from nanospeech.audio.wave import join, unclipped
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits
 CLIPPING = 1e-4  # share of clipped samples that is heard
+# Of a recording that was clipped and then made softer: samples so near to its highest are of one
+# height, and in a flat top, beside which it falls by so many times that; of a round one the samples
+# beside three such are at most four times as far below. Of 823 recordings of speech none had two.
+FLAT, FALLS, TOPS = 2e-3, 4.0, 3
+FINE = 500  # steps up to the highest sample without which each top is flat, as of 8 bits
 FLOATS = "FLOAT", "DOUBLE"  # subtypes of files that hold what exceeds full scale as well
 AUDIBLE = 60.0  # dB below the strongest frequency: what is weaker ends the bandwidth
 SMOOTHED = 9  # bins that are looked at together, so that no single one decides
@@ -200,13 +205,43 @@ def clipped_share(wave: np.ndarray) -> float:
     return float(runs[runs >= RUN].sum() / max(1, len(wave)))
 
 
+def flat_share(wave: np.ndarray) -> float:
+    """Share of a recording's samples that were clipped before it was made softer.
+
+    They are in flat tops of one height. What was resampled or compressed since has none.
+
+    Args:
+        wave: float (n,).
+
+    Returns:
+        0 to 1; 0 where there are fewer such tops than TOPS above or below.
+    """
+    clipped = 0
+    for side in (wave, -wave):
+        top = side.max(initial=0)
+        edges = np.flatnonzero(np.diff(side >= top * (1 - FLAT), prepend=False, append=False))
+        starts, stops = edges[::2], edges[1::2]
+        inside = (stops - starts >= RUN) & (starts > 0) & (stops < len(side))
+        starts, stops = starts[inside], stops[inside]
+        falls = np.maximum(side[starts - 1], side[stops]) < top * (1 - FALLS * FLAT)
+        if np.count_nonzero(falls) < TOPS:
+            continue
+        steps = np.diff(np.unique(side[side > top / 2]))
+        if steps.min() * FINE < top:
+            clipped += int((stops - starts)[falls].sum())
+    return clipped / max(1, len(wave))
+
+
 def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
-    """Share of a file's samples that are clipped, of its worst channel: 0 to 1.
+    """Share of a file's samples that are clipped, at full scale or below, of its worst channel.
 
     Args:
         source: a path, or the bytes of a whole file. It is heard at its own rate, as another one
             hides what is clipped.
         seconds: of its beginning that are looked at.
+
+    Returns:
+        0 to 1.
 
     Raises:
         OSError, RuntimeError: it cannot be read.
@@ -218,4 +253,4 @@ def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
         wave = f.read(most, dtype="float32", always_2d=True)
         if f.subtype in FLOATS:
             wave = unclipped(wave)
-    return max(map(clipped_share, wave.T), default=0.0)
+    return max((max(clipped_share(one), flat_share(one)) for one in wave.T), default=0.0)

@@ -9,7 +9,7 @@ import soxr
 
 from nanospeech.audio import limiter
 from nanospeech.audio import loudness as ld
-from nanospeech.audio.recording import clipped_share, clipping
+from nanospeech.audio.recording import clipped_share, clipping, flat_share
 from nanospeech.release.voices import shipped_voices
 
 RATE = 24_000
@@ -334,6 +334,32 @@ def test_clipped_recordings_are_known():
     assert clipped_share(few) == 0
     few[50:53] = -1
     assert clipped_share(few) == pytest.approx(0.03)
+
+
+def bits(wave: np.ndarray, count: int) -> np.ndarray:
+    """As a file of so many bits has it."""
+    return np.round(wave * 2 ** (count - 1)) / 2 ** (count - 1)
+
+
+def test_what_was_clipped_before_it_was_made_softer_is_known(tmp_path):
+    wave = recording("kumo") / np.abs(recording("kumo")).max()
+    loud = np.clip(4 * wave, -1, 1)
+    wanted = clipped_share(loud)
+    for level in (0.7, 0.1):
+        assert flat_share(bits(level * loud, 16)) == pytest.approx(wanted, rel=0.2)
+    sf.write(tmp_path / "soft.wav", 0.5 * np.stack([0 * loud, loud], 1), RATE)
+    assert clipping(tmp_path / "soft.wav") == pytest.approx(wanted, rel=0.2)
+
+
+def test_a_round_top_is_not_clipped():
+    """Nor one that is flat as the file's steps are coarse, of which telephones' are at the top."""
+    wave = recording("kumo") / np.abs(recording("kumo")).max()
+    tones = [np.sin(2 * np.pi * hertz * np.arange(RATE) / RATE) for hertz in (40, 150, 400, 1000)]
+    coded = np.sign(wave) * np.expm1(np.round(np.log1p(255 * np.abs(wave)) * 23) / 23) / 255
+    limited = np.concatenate(list(limiter.limited([3 * wave], RATE)))
+    for one in (wave, limited, coded, bits(wave[::3], 8), bits(wave, 8), *tones, np.zeros(0)):
+        assert flat_share(one) == 0
+    assert flat_share(bits(0.5 * wave, 16)) == 0
 
 
 @pytest.mark.parametrize(
