@@ -112,7 +112,8 @@ def save_voice(
         path.with_suffix(".txt"): (text + "\n").encode(),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        # a person's voice is private; a folder that HOME names may be one of several users
+        folder.mkdir(0o777 if os.environ.get(HOME) else 0o700, parents=True, exist_ok=True)
         # files of two recordings under one name would be a voice with another's words
         with alone(folder, "name", log.warning, f".{folded(name)}.lock", WAIT):
             old = files_of(name)

@@ -302,6 +302,20 @@ def test_a_voice_is_replaced_where_that_is_asked_for_alone(user_data):
         remove_voice("anna")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="modes are those of Unix")
+def test_the_users_recordings_are_for_the_user_alone(tmp_path, user_data, monkeypatch):
+    """Not in a folder that the environment names, which several may share, as it was made."""
+    path = save_voice("anna", tone(1.0), "one", {})
+    assert path.parent.stat().st_mode & 0o077 == user_data.stat().st_mode & 0o077 != 0
+    monkeypatch.delenv("NANOSPEECH_HOME")
+    monkeypatch.setattr("platformdirs.user_data_path", lambda *_, **__: tmp_path / "mine" / "of it")
+    folder = save_voice("anna", tone(1.0), "one", {}).parent
+    assert folder.is_relative_to(tmp_path / "mine") and folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o755)  # as its owner wants it
+    save_voice("anna", tone(1.0), "two", {}, overwrite=True)
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
 def test_a_licence_in_several_lines_is_kept_in_one(recording, user_data, capsys):
     words = ["voices", "add", "anna", str(recording), "--text", TEXT, "--licence", "CC0\n\nmine"]
     assert main(words) == 0 and main(["voices", "show", "anna"]) == 0
