@@ -13,6 +13,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.noise import without_noise
+from nanospeech.audio.pitch import leap
 from nanospeech.audio.recording import (
     CLIPPING,
     LOWEST,
@@ -37,6 +38,7 @@ LISTENED = 30.0  # seconds in which words are listened for: what a recogniser he
 LEAST = 1.0  # seconds of sound without which there is no voice
 EDGE = 0.1  # seconds of silence that are kept at both ends
 NOISY, HISS = 20.0, 45.0  # dB of signal-to-noise below which to warn, and to denoise
+LEAP = 6.0  # semitones of pitch from one stretch to another, from which it may be two people
 LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
 LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
@@ -170,6 +172,11 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
         found.append(
             f"noisy: its quietest moments are {db:.0f} dB below its speech, {NOISY:g} are needed:"
             " record nearer to the microphone, in a quieter room without echo"
+        )
+    if (semitones := leap(clear)) > LEAP:
+        found.append(
+            f"two voices? its pitch leaps by {semitones:.0f} semitones from one stretch to another:"
+            " record one person alone, without music"
         )
     if (top := bandwidth(wave, audio.SAMPLE_RATE)) < NARROW:
         found.append(
