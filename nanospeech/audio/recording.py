@@ -21,6 +21,7 @@ FINE = 500  # steps up to the highest sample without which each top is flat, as 
 FLOATS = "FLOAT", "DOUBLE"  # subtypes of files that hold what exceeds full scale as well
 AUDIBLE = 60.0  # dB below the strongest frequency: what is weaker ends the bandwidth
 SMOOTHED = 9  # bins that are looked at together, so that no single one decides
+BESIDE = 300, 800  # Hz from where a recording ends: what is compared below and above
 LOUD = 95  # percentile of a frequency's power over time: what it has when it sounds
 QUIET_SHARE = 10  # percent of the frames, the quietest, that are taken for noise
 PAUSES = 12.0  # dB between speech and its quietest frames; with less there are no pauses to go by
@@ -60,14 +61,30 @@ def bandwidth(wave: np.ndarray, rate: int) -> float:
     Returns:
         0 for silence.
     """
+    return end_of_sound(wave, rate)[0]
+
+
+def end_of_sound(wave: np.ndarray, rate: int) -> tuple[float, float]:
+    """Where a recording's sound ends, and how steeply.
+
+    Returns:
+        Its bandwidth, and by how many dB it falls there: 20 and more where a telephone or a codec
+        ends it, under 10 where a voice has little above.
+    """
     size = int(rate * 0.085)
     power = np.abs(spectra(wave, size, size // 4)) ** 2
     level = np.percentile(power, LOUD, axis=0)
     if not level.max(initial=0) > 0:
-        return 0.0
+        return 0.0, 0.0
     heard = level > level.max() * 10 ** (-AUDIBLE / 10)
     most = np.convolve(heard, np.ones(SMOOTHED), "same") > SMOOTHED / 2
-    return float(np.flatnonzero(most)[-1] * rate / size) if most.any() else 0.0
+    if not most.any():
+        return 0.0, 0.0
+    last = int(np.flatnonzero(most)[-1])
+    near, far = (round(hertz * size / rate) for hertz in BESIDE)
+    db = 10 * np.log10(np.maximum(level / level.max(), 1e-16))
+    above, below = db[last + near : last + far], db[max(0, last - far) : max(1, last - near)]
+    return last * rate / size, float(np.median(below) - np.median(above)) if len(above) else 0.0
 
 
 def depth(wave: np.ndarray, rate: int = 24_000) -> float:

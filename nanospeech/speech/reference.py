@@ -22,6 +22,7 @@ from nanospeech.audio.recording import (
     clipping,
     denoised,
     depth,
+    end_of_sound,
     gaps,
     rumble,
     without_gaps,
@@ -39,6 +40,7 @@ LEAST = 1.0  # seconds of sound without which there is no voice
 EDGE = 0.1  # seconds of silence that are kept at both ends
 NOISY, HISS = 20.0, 45.0  # dB of signal-to-noise below which to warn, and to denoise
 LEAP = 6.0  # semitones of pitch from one stretch to another, from which it may be two people
+STEEP = 12.0  # dB by which sound falls where a recording ends; a voice with few highs is no fault
 LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
 LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
@@ -178,7 +180,8 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
             f"two voices? its pitch leaps by {semitones:.0f} semitones from one stretch to another:"
             " record one person alone, without music"
         )
-    if (top := bandwidth(wave, audio.SAMPLE_RATE)) < NARROW:
+    top, falls = end_of_sound(wave, audio.SAMPLE_RATE)
+    if top < NARROW and falls > STEEP:
         found.append(
             f"narrow: its sound ends at {top / 1000:.1f} kHz, a full one at 11: record at 24 kHz or"
             " more, not over a telephone or a headset's radio link"

@@ -219,6 +219,18 @@ def test_what_is_wrong_is_told_with_its_measure_and_remedy(tmp_path, fault, said
     assert len(re.findall(said, notes)) == 1, notes
 
 
+def test_a_voice_with_few_highs_is_not_narrow(tmp_path):
+    """Its sound dies away where a telephone's ends."""
+    wave = speech(2.5)
+    hertz = np.fft.rfftfreq(len(wave), 1 / RATE)
+    gain = 10 ** (-6 * np.maximum(hertz - 4000, 0) / 1000 / 20)
+    soft = np.fft.irfft(np.fft.rfft(wave) * gain, len(wave)).astype(np.float32)
+    found = kept(tmp_path, soft)
+    assert found.bandwidth < 9800 and not any("narrow" in n for n in found.notes)
+    cut = np.fft.irfft(np.fft.rfft(wave) * (hertz < 8000), len(wave)).astype(np.float32)
+    assert any("narrow" in n for n in kept(tmp_path, cut).notes)
+
+
 def test_clipping_is_told_from_a_ten_thousandth_on(tmp_path):
     for runs, told in ((1, False), (2, True)):
         wave = 0.5 * speech(5.0)
