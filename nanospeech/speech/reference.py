@@ -157,9 +157,11 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
     sound = (stop - start) / audio.SAMPLE_RATE
     pace = byte_length(text) / sound
     if text and not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
+        far = "slow" if pace < BYTES_PER_SECOND[0] else "fast"
         found.append(
             f"its text of {len(text)} characters does not go with its {sound:.1f} s of sound, and"
-            " the voice will be unclear: write down all that is said in it, and no more"
+            f" would make the voice too {far}: write down all that is said in it, and no more, or"
+            " leave the text out"
         )
     if seconds < KEPT[0]:
         found.append(

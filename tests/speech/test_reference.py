@@ -111,10 +111,14 @@ def test_a_text_without_words_is_refused(tmp_path, text):
         kept(tmp_path, speech(4.0), text)
 
 
-@pytest.mark.parametrize("text", ["Hm.", "All of it was said at once. " * 20])
-def test_a_text_that_is_not_the_recordings_is_told_when_it_is_kept(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "far"), [("Hm.", "slow"), ("All of it was said at once. " * 20, "fast")]
+)
+def test_a_text_that_is_not_the_recordings_is_told_when_it_is_kept(tmp_path, text, far):
     (note,) = [n for n in kept(tmp_path, speech(5.0), text).notes if "does not go with" in n]
-    assert f"text of {len(text.strip())} characters" in note and "write down all" in note
+    assert (
+        f"text of {len(text.strip())} characters" in note and f"too {far}: write down all" in note
+    )
     fits = kept(tmp_path, speech(5.0), "All of it was said, and it took five seconds to say.")
     assert not any("does not go with" in n for n in fits.notes)
 
