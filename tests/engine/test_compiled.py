@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from nanospeech import load_engine
 from nanospeech.config import SampleOptions
 from nanospeech.engine.base import Engine
 from nanospeech.engine.sampling import noise
+from nanospeech.errors import BackendError
 from nanospeech.text.tokenizer import pad_tokens
 from tests.conftest import needs
 
@@ -131,6 +133,21 @@ def test_torch_compiles_once_for_all_lengths_and_batches(tiny_aligned):
     for lens in ((100,), (140, 90), (170,)):
         engine.sample(**items(engine, *lens), options=OPTIONS)
     assert recompiles() == before
+
+
+def test_a_compiler_that_fails_is_named_and_speech_without_it():
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.compiled import CompiledNetwork
+    from nanospeech_torch.dit import DiT
+
+    def broken(*inputs):
+        raise torch._dynamo.exc.TorchDynamoException("no c++ here\nin full")
+
+    network = CompiledNetwork(DiT(dim=32, depth=1, heads=1, text_dim=32, conv_layers=1), 32)
+    network.dit = broken
+    said = "needs a C++ compiler; speech is the same without: no c++ here"
+    with pytest.raises(BackendError, match=f"{re.escape(said)}$"):
+        network.compute(torch.zeros(1))
 
 
 NO_COMPILER = """
