@@ -21,6 +21,7 @@ import torch
 
 from nanospeech import Speaker, load_engine
 from nanospeech.audio import wave as audio
+from nanospeech.configs import find_recipe
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import InputError
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
@@ -37,6 +38,8 @@ from nanospeech_torch.train.optim.optimizers import lr_factor, steps_in_all
 from scripts.recipes.revoice import main as revoice
 from scripts.recipes.run_stage import main as stage
 from scripts.recipes.untranscribed import main as untranscribed
+from tests.test_docs import changes, help_of
+from tests.test_docs import script as program
 from tests.training import samples, trainer
 
 ROOT = Path(__file__).parents[2]
@@ -244,6 +247,19 @@ def test_the_speedrun_trains_the_default_network():
     assert ours.train.minutes and ours.train.schedule == "wsd"
 
 
+def check_words(stages: Sequence[Sequence[str]]) -> None:
+    """That the commands of a recipe's stages have flags and settings that exist."""
+    for words in stages:
+        found = program([*(words[words.index("--") + 1 :] if "--" in words else words)])
+        if found is None:  # no program of ours
+            continue
+        known, rest = help_of(found[0]), found[1]
+        for flag in (word for word in rest if re.match("--[a-z]", word)):
+            assert re.search(rf"(?<![\w-]){flag}(?![\w-])", known), f"{found[0]} {flag}"
+        if "--set" in rest:
+            read_run(find_recipe(rest[rest[0] == "--config"]), changes(rest))
+
+
 SCRIPTS = "speedrun.sh", "default_voice.sh", "voice.sh", "student.sh", "any_voice.sh"
 
 
@@ -299,7 +315,8 @@ def test_recordings_that_name_nobody_are_of_one_person(tmp_path, script):
     command = ["sh", str(ROOT / "scripts/recipes" / script), str(FIXTURES / "ljspeech"), *last]
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    stages = (stage.splitlines() for stage in done.stdout.split("---\n"))
+    stages = [stage.splitlines() for stage in done.stdout.split("---\n")]
+    check_words(stages)
     words = next(stage for stage in stages if "curate" in stage[5:])
     curated = words[words.index("curate", 5) + 1 :]
     curated[curated.index("--out") + 1] = str(tmp_path / "data")
@@ -342,6 +359,7 @@ def test_a_recipe_that_was_stopped_keeps_what_the_teacher_said(tmp_path, script)
     """Its folder is emptied for other commands alone; --overwrite began again each time."""
     words = ("teacher", "texts.txt", "out", "5") if script == "student.sh" else ("5", "a.tar")
     _, stages = told_by(tmp_path, script, words, UNDERSTOOD="5", TEXTS="texts.txt")
+    check_words(stages)
     spoken = next(stage for stage in stages if stage[3] == "spoken")
     args = spoken_parser().parse_args(spoken[spoken.index("prepare") + 2 :])
     assert spoken[spoken.index("--clean") + 1] == str(args.out) and not args.overwrite
