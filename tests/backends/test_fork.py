@@ -64,7 +64,7 @@ def test_a_forked_process_does_not_wait_without_end(tiny_aligned, backend, how):
         start_new_session=True,
     )
     try:
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=240)
     except subprocess.TimeoutExpired:
         os.killpg(run.pid, signal.SIGKILL)
         run.communicate()
