@@ -278,7 +278,7 @@ def launch(folder: Path, world: int, jobs: dict[str, Any]) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(300)
+        worker.join(570)  # seconds; pytest ends a test after 600
         if worker.exitcode is None:
             worker.kill()
             worker.join()
