@@ -8,7 +8,7 @@ import numpy as np
 
 from nanospeech.errors import BackendError, require
 
-from .wave import SAMPLE_RATE
+from .editing import SAMPLE_RATE
 
 
 def player() -> Any | None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nanospeech.audio.editing import SAMPLE_RATE
 from nanospeech.audio.mel import CLAMP, band_edges
-from nanospeech.audio.wave import SAMPLE_RATE
 
 LOUD = 95  # percentile of a band over time: what it has when it sounds
 # Nats below speech from which a band at the lower or the upper end shows that the recording ends

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from nanospeech.audio.editing import SAMPLE_RATE, rms
 from nanospeech.audio.mel import CLAMP, band_edges, log_bands
 from nanospeech.audio.narrow import SpeechMels, speech_mels
 from nanospeech.audio.recording import overlapped, spectra
 from nanospeech.audio.restorer import restored
-from nanospeech.audio.wave import SAMPLE_RATE, rms
 
 SIZE, HOP = 1024, 256  # of the spectra, those of AudioConfig
 PAUSES = 12  # percent of the frames, the quietest, whose power is the noise's

@@ -9,9 +9,10 @@ import numpy as np
 
 from nanospeech.errors import InputError
 
+from .editing import SAMPLE_RATE, mono
 from .films import is_film, sound_of
 from .opus import as_file
-from .wave import BLOCK, MOST_CHANNELS, SAMPLE_RATE, UNKNOWN_FRAMES, forward, mono, unreadable
+from .wave import BLOCK, MOST_CHANNELS, UNKNOWN_FRAMES, forward, unreadable
 
 
 def seconds_of(path: str | Path) -> float:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from nanospeech.audio.editing import join, unclipped
 from nanospeech.audio.mel import window
 from nanospeech.audio.opus import as_file
-from nanospeech.audio.wave import join, unclipped
 
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits

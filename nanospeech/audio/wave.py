@@ -1,6 +1,7 @@
-"""Audio: read, resample, level, trim, join and write waves. NumPy; knows no models.
+"""Audio: read and write waves. NumPy; knows no models.
 
-A wave is float32 (n,), mono, in [-1, 1]. SoundFile and soxr are imported when used.
+A wave is float32 (n,), mono, in [-1, 1]. What resamples, levels, trims and joins waves is in
+editing.py; its names are here too. SoundFile is imported when used.
 """
 
 from __future__ import annotations
@@ -9,24 +10,44 @@ import io
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
 
+from .editing import (
+    SAMPLE_RATE,
+    SILENCE,
+    TARGET_RMS,
+    centred,
+    cross_fade,
+    fade_edges,
+    is_silent,
+    join,
+    loud_span,
+    mono,
+    overshoot,
+    resample,
+    rms,
+    set_level,
+    trim,
+    unclipped,
+)
 from .films import READERS, can_decode
 from .opus import as_file, number_by_sound
 
 if TYPE_CHECKING:
     import soundfile as sf
 
-SAMPLE_RATE = AudioConfig().sample_rate
-TARGET_RMS = 0.1  # prompts quieter than this are raised to it (F5-TTS does the same)
-SILENCE = 1e-3  # a peak below it, -60 dB, is no recording of speech
+__all__ = ["BLOCK", "FOREIGN", "FORMATS", "MOST_CHANNELS", "UNKNOWN_FRAMES", "WAV_HEADER"]
+__all__ += ["beside", "check_end", "check_frames", "check_length", "check_writable", "complete"]
+__all__ += ["flac_bytes", "forward", "read", "unreadable", "unwritten", "wav_bytes", "write"]
+# of editing.py
+__all__ += ["SAMPLE_RATE", "SILENCE", "TARGET_RMS", "centred", "cross_fade", "fade_edges"]
+__all__ += ["is_silent", "join", "loud_span", "mono", "overshoot", "resample", "rms"]
+__all__ += ["set_level", "trim", "unclipped"]
 # what write() can make: SoundFile's format and subtype of each extension
 FORMATS = {
     ".wav": ("WAV", "PCM_16"),
@@ -39,7 +60,6 @@ FOREIGN = tuple(READERS)  # of what libsndfile knows nothing: AAC, WMA and films
 UNKNOWN_FRAMES = 2**62  # libsndfile says as many or more where a header leaves the length open
 MOST_SAMPLES = 400_000  # of all channels, for each second that a recording may have
 MOST_CHANNELS = 32  # of a clip: a few silent bytes of an Ogg may be 255 channels
-CANCELLED = 1e-3  # of a channel's power, what is left of the mean of channels that cancel out
 ADDRESS = re.compile(r"[a-z]{2,}:/", re.I)  # one letter is a disk's
 WAV_HEADER = 44  # bytes before the samples of a WAV as it is written here
 BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
@@ -100,23 +120,6 @@ def forward(source: Any) -> sf.SoundFile:
             return False
 
     return Forward(source)
-
-
-def mono(wave_NC: np.ndarray) -> np.ndarray:
-    """The mean of all channels; the loudest alone where they cancel out, as inverted ones do.
-
-    Args:
-        wave_NC: float32 (n, channels).
-
-    Returns:
-        float32 (n,).
-    """
-    mean = wave_NC.mean(axis=1)
-    if wave_NC.shape[1] > 1:
-        power = np.einsum("nc,nc->c", wave_NC, wave_NC, dtype=np.float64)
-        if np.einsum("n,n", mean, mean, dtype=np.float64) < CANCELLED * power.max():
-            return wave_NC[:, power.argmax()].copy()
-    return mean
 
 
 def unreadable(name: str, e: Exception) -> InputError:
@@ -195,132 +198,6 @@ def check_frames(name: str, header: Any, max_seconds: float | None) -> None:
             f"{name} has {rate} samples a second in {header.channels} channels, too many to read;"
             " make it one of 48000 in one channel"
         )
-
-
-def resample(wave: np.ndarray, rate: float, wanted: float) -> np.ndarray:
-    """float32 (n,) at `rate` Hz -> float32 (about n * wanted / rate,)."""
-    if rate == wanted:
-        return np.ascontiguousarray(wave, np.float32)
-    import soxr
-
-    return np.asarray(soxr.resample(wave, rate, wanted), np.float32)
-
-
-def rms(wave: np.ndarray) -> float:
-    """Root mean square of a wave; 0 for an empty one."""
-    return float(np.sqrt(np.mean(np.square(wave, dtype=np.float64)))) if len(wave) else 0.0
-
-
-def is_silent(wave: np.ndarray) -> bool:
-    return not len(wave) or float(np.abs(wave).max()) < SILENCE
-
-
-def centred(wave: np.ndarray) -> np.ndarray:
-    """A recording without its sound card's offset, which a model would imitate, and louder.
-
-    Beside an offset no silence is silent, either. One of less than SILENCE stays: no recording's
-    mean is quite 0.
-    """
-    mean = np.mean(wave, dtype=np.float64) if len(wave) else 0.0
-    return wave if abs(mean) < SILENCE else (wave - mean).astype(np.float32)
-
-
-def set_level(wave: np.ndarray, target_rms: float | None = None) -> tuple[np.ndarray, float]:
-    """Brings a wave to the level that a model was trained at.
-
-    Args:
-        target_rms: root mean square wanted; None raises a too quiet wave to TARGET_RMS and leaves
-            a louder one as it is.
-
-    Returns:
-        The wave and the gain; dividing by the gain brings the first level back.
-    """
-    level = rms(wave)
-    gain = (target_rms or max(level, TARGET_RMS)) / level if level > 0 else 1.0
-    return (wave * np.float32(gain)).astype(np.float32), gain
-
-
-def unclipped(wave: np.ndarray) -> np.ndarray:
-    """A wave softer where a file of integers would cut it at full scale."""
-    return wave / overshoot(wave)
-
-
-def overshoot(wave: np.ndarray) -> float:
-    """How many times full scale its peak is; 1 where it is within."""
-    return max(1.0, float(np.abs(wave).max(initial=0)))
-
-
-def loud_span(wave: np.ndarray, rate: int = SAMPLE_RATE, below_db: float = 40) -> tuple[int, int]:
-    """Where sound begins and ends: samples (start, stop) of the 10 ms blocks that are loud.
-
-    Args:
-        below_db: a block is loud if it is at most this far below the loudest one.
-    """
-    block = rate // 100
-    count = -(-len(wave) // block)
-    blocks = np.pad(wave, (0, count * block - len(wave))).reshape(count, block)
-    level = np.sqrt(np.mean(np.square(blocks, dtype=np.float64), axis=1))
-    loud = np.flatnonzero(level > max(level.max(initial=0) * 10 ** (-below_db / 20), 1e-6))
-    if not len(loud):
-        return 0, 0
-    return int(loud[0]) * block, min(len(wave), int(loud[-1] + 1) * block)
-
-
-def trim(wave: np.ndarray, rate: int = SAMPLE_RATE, keep_seconds: float = 0.05) -> np.ndarray:
-    """Cuts silence off both ends, except keep_seconds of it."""
-    start, stop = loud_span(wave, rate)
-    keep = int(keep_seconds * rate)
-    return wave[max(0, start - keep) : stop + keep]
-
-
-def cross_fade(
-    waves: Iterable[np.ndarray | Iterable[np.ndarray]], overlap: int
-) -> Iterator[np.ndarray]:
-    """Joins waves as they come: the concatenation of what it yields is the joined whole.
-
-    Each wave's last `overlap` samples (fewer if either is shorter) are mixed linearly with the next
-    one's first, so a tail is held back until the next wave is there. A wave may come in pieces that
-    follow each other; what is mixed with the wave before is taken from the first of them.
-    """
-    tail = np.zeros(0, np.float32)
-    for wave in waves:
-        most = overlap
-        for piece in [wave] if isinstance(wave, np.ndarray) else wave:
-            head = np.asarray(piece, np.float32)
-            n = min(most, len(tail), len(head))
-            up = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(n)
-            mixed = tail[len(tail) - n :] * (1 - up) + head[:n] * up
-            head = np.concatenate([tail[: len(tail) - n], mixed, head[n:]])
-            cut, most = max(0, len(head) - overlap), 0
-            tail = head[cut:]
-            if cut:
-                yield head[:cut]
-    if len(tail):
-        yield tail
-
-
-def join(waves: Iterable[np.ndarray], overlap: int) -> np.ndarray:
-    """The cross-faded whole: float32 (sum of lengths - overlaps,)."""
-    return np.concatenate([np.zeros(0, np.float32), *cross_fade(waves, overlap)])
-
-
-def fade_edges(
-    wave: np.ndarray, samples: int, begins: bool = True, ends: bool = True
-) -> np.ndarray:
-    """A copy that rises from and falls to zero over `samples`, so that no edge clicks.
-
-    Args:
-        begins: whether it rises.
-        ends: whether it falls.
-    """
-    wave = np.array(wave, np.float32)
-    n = min(samples, len(wave) // 2)
-    ramp = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(n)
-    if begins:
-        wave[:n] *= ramp
-    if ends:
-        wave[len(wave) - n :] *= ramp[::-1]
-    return wave
 
 
 def check_writable(path: str | Path) -> Path:

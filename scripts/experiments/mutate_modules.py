@@ -71,6 +71,7 @@ MODULES = {
     "words": ("nanospeech/speech/words.py", ["tests/speech/test_words.py"]),
     "chunks": ("nanospeech/speech/chunks.py", ["tests/speech/test_utterance.py"]),
     "wave": ("nanospeech/audio/wave.py", WAVES),
+    "editing": ("nanospeech/audio/editing.py", WAVES),
     "writers": ("nanospeech/book/writers.py", ["tests/book/test_writers.py"]),
     "card": ("nanospeech/publish/model_card.py", ["tests/publish/test_card.py"]),
     "push": ("nanospeech/publish/push.py", ["tests/publish/test_push.py"]),
