@@ -39,7 +39,7 @@ def summarize(cells: Sequence[Any], rows: Sequence[Any]) -> list[dict[str, Any]]
     """A dictionary a cell, over the sentences (and seeds) that every cell has spoken.
 
     Args:
-        cells: steps.Cell.
+        cells: steps_cells.Cell.
         rows: steps.Row.
 
     Returns:

@@ -13,7 +13,8 @@ import pytest
 from nanospeech.config import STEPS, SampleOptions
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.evaluate import durations, steps, steps_report
-from nanospeech.evaluate.steps import COUNTS, Cell, Row, cells, read_rows
+from nanospeech.evaluate.steps import Row, read_rows
+from nanospeech.evaluate.steps_cells import COUNTS, Cell, cells
 from nanospeech.release.folder import open_release
 from tests import forked
 from tests.test_locks import holder
