@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from nanospeech_torch.train.data.order import StreamState
+from nanospeech_torch.train.data.stream_state import StreamState
 
 
 @dataclass

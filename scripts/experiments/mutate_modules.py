@@ -58,6 +58,7 @@ MODULES = {
     "pairing": (f"{TRAIN}/data/pairing.py", PAIRS),
     "segments": (f"{TRAIN}/data/segments.py", SEGMENTS),
     "stream": (f"{TRAIN}/data/order.py", ORDER),
+    "stream_state": (f"{TRAIN}/data/stream_state.py", ORDER),
     "optim": (f"{TRAIN}/optim/optimizers.py", STEPS),
     "guards": (f"{TRAIN}/optim/guards.py", STEPS),
     "mup": (f"{TRAIN}/optim/mup.py", STEPS),

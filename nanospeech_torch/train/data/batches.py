@@ -22,9 +22,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from nanospeech.errors import DataError
 
-from .order import Ref, SampleStream, StreamState, packed
+from .order import SampleStream
 from .pairing import PAIR_MB, Waiting
 from .sources import make_source
+from .stream_state import Ref, StreamState, packed
 
 KEYED = 2  # version of the random draws' keys: 1 a sample's key, 2 its shard and number as well
 

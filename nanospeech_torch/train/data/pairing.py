@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .order import Ref, weight
+from .order import weight
+from .stream_state import Ref
 
 PAIR_MB = 256  # memory for clips that wait, of each worker
 OBJECTS = 2048  # bytes that Python needs for a clip beside its data

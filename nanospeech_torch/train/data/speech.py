@@ -25,8 +25,8 @@ from .batch import Batch, DurationBatch, EarConfig, LossConfig
 from .batches import Batches, BatchPlan, Loaded, Prefetch, StreamOptions
 from .clips import AUDIO_KEYS, Skip
 from .heard import coloured, disturbance, in_room, narrowed, quiet_start, spoiled, stretched, warped
-from .order import StreamState
 from .pairing import joined
+from .stream_state import StreamState
 
 STRETCH = 0.15  # log of the largest factor of speed on a pair
 

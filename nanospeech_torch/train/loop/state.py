@@ -23,7 +23,7 @@ from nanospeech.errors import CheckpointError
 from nanospeech.files import whole
 from nanospeech_torch.train.data import order as stream
 from nanospeech_torch.train.data.batches import KEYED
-from nanospeech_torch.train.data.order import StreamState, check_shards
+from nanospeech_torch.train.data.stream_state import StreamState, check_shards
 from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.optim.guards import Guard
 from nanospeech_torch.train.optim.optimizers import EMA
