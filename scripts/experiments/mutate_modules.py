@@ -50,6 +50,7 @@ MODULES = {
     "held_out": (f"{TRAIN}/loop/held_out.py", ["tests/train/test_held_out.py"]),
     "checkpoints": (f"{TRAIN}/loop/checkpoints.py", ["tests/train/test_checkpoints.py"]),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
+    "durations": (f"{TRAIN}/data/durations.py", BATCHES),
     "batch": (f"{TRAIN}/data/batch.py", ["tests/train/test_batches.py"]),
     "batches": (f"{TRAIN}/data/batches.py", STREAMS),
     "heard": (f"{TRAIN}/data/heard.py", [*BATCHES, *HEARD]),

@@ -31,7 +31,8 @@ from nanospeech.evaluate import durations  # noqa: E402
 from nanospeech_torch.duration import DurationHead, DurationTransformer  # noqa: E402
 from nanospeech_torch.train.data.batch import LossConfig  # noqa: E402
 from nanospeech_torch.train.data.batches import BatchPlan  # noqa: E402
-from nanospeech_torch.train.data.speech import DurationBatches, quiet_start, stretched  # noqa: E402
+from nanospeech_torch.train.data.durations import DurationBatches  # noqa: E402
+from nanospeech_torch.train.data.heard import quiet_start, stretched  # noqa: E402
 from nanospeech_torch.train.objectives.duration import DurationPredictor  # noqa: E402
 from tests.training import samples, trainer  # noqa: E402
 
@@ -153,7 +154,7 @@ def clip(key: str, text: str, seconds: float, lead: float, speaker: str = "a") -
 def test_training_sees_what_inference_gives(tiny_aligned, engine_of, monkeypatch):
     """The prompt is another clip, whole; the text is its words and the new ones, as make_prompt
     reads them; and the predicted part begins at the new clip's first sound."""
-    monkeypatch.setattr("nanospeech_torch.train.data.speech.STRETCH", 0.0)
+    monkeypatch.setattr("nanospeech_torch.train.data.durations.STRETCH", 0.0)
     # which clip of a pair is the prompt is drawn by the second one's key
     clips = [clip("x", "one two", 2.0, 0.1), clip("y2", "Three four.", 1.5, 0.3)]
     batch, texts = made(clips)

@@ -17,7 +17,8 @@ import torch
 
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.train.data.batch import LossConfig
-from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
+from nanospeech_torch.train.data.durations import DurationBatches
+from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from tests.train.test_data import DIGITS, NARROW, features, npy, until
 from tests.train.test_stream import write_tar
 

@@ -20,7 +20,8 @@ from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech_torch.train.data.batch import LossConfig
-from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
+from nanospeech_torch.train.data.durations import DurationBatches
+from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from tests.train.shared import npy
 from tests.train.test_stream import write_tar
 

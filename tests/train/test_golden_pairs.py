@@ -12,8 +12,9 @@ from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError, InputError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech_torch.train.data.batch import LossConfig
+from nanospeech_torch.train.data.durations import DurationBatches
 from nanospeech_torch.train.data.heard import coloured, quiet_start, stretched
-from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches, warped
+from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches, warped
 from tests.train.shared import npy
 from tests.train.test_golden_data import epoch
 

@@ -14,8 +14,9 @@ from nanospeech.config import DiTConfig
 from nanospeech.errors import DataError
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import LossConfig
+from nanospeech_torch.train.data.durations import DurationBatches
 from nanospeech_torch.train.data.order import StreamState
-from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
+from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from tests.train.shared import npy
 from tests.train.test_data import DIGITS, NARROW, features, same, until

@@ -13,7 +13,8 @@ import torch
 
 from nanospeech.errors import DataError
 from nanospeech_torch.train.data.batch import LossConfig
-from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
+from nanospeech_torch.train.data.durations import DurationBatches
+from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from tests.train.shared import npy
 from tests.train.test_data import DIGITS, NARROW, features, until
 from tests.train.test_flow import VARIANTS

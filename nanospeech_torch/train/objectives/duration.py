@@ -15,7 +15,7 @@ from nanospeech_torch import layers
 from nanospeech_torch.duration import DurationHead, DurationTransformer
 from nanospeech_torch.train.data.batch import Batch, DurationBatch, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
-from nanospeech_torch.train.data.speech import DurationBatches
+from nanospeech_torch.train.data.durations import DurationBatches
 from nanospeech_torch.train.scale.profile import train_flops
 
 from .base import Objective, Sums
