@@ -30,7 +30,7 @@ from nanospeech_torch.train.objectives.listening import ListeningConfig
 from nanospeech_torch.train.objectives.understood import UnderstoodConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig
-from nanospeech_torch.train.scale.parallel import ParallelConfig
+from nanospeech_torch.train.scale.mesh import ParallelConfig
 from nanospeech_torch.train.scale.speed import SpeedConfig
 
 MODELS = ("speech", "echo", "distilled", "understood", "listener", "duration", "vocoder")

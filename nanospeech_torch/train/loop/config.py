@@ -13,7 +13,7 @@ from nanospeech.errors import InputError
 from nanospeech_torch.train.data.batches import BatchPlan
 from nanospeech_torch.train.data.pairing import PAIR_MB
 from nanospeech_torch.train.optim.optimizers import SCHEDULES
-from nanospeech_torch.train.scale.parallel import ParallelConfig
+from nanospeech_torch.train.scale.mesh import ParallelConfig
 from nanospeech_torch.train.scale.speed import SpeedConfig
 
 EXPORTS = ("all", "last", "never")
