@@ -5,17 +5,14 @@ They take and return Arrays of graph.py, all without padding: items of one lengt
 
 from __future__ import annotations
 
-import functools
 import math
-import platform
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from nanospeech.machine import processor_flags
-
+from .eight_bits import int8_codes, int8_scales
 from .graph import Array as Node
 from .graph import Dim, Parameter, Size, floats
 from .proto import CONTRIBUTED
@@ -109,28 +106,6 @@ class Linear(Module):
 def transposed(tensor: np.ndarray) -> np.ndarray:
     """A stored matrix the other way round, in float32."""
     return np.ascontiguousarray(tensor.T, np.float32)
-
-
-@functools.cache
-def largest_code() -> int:
-    """The largest code of a weight in eight bits.
-
-    x86 processors without VNNI add up two products of codes and inputs (0 to 255) in 16 bits, which
-    larger codes overflow: a layer's error would be 2.8 % in the mean, up to 4.8, instead of 1.8.
-    """
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return 63 if x86 and not any("vnni" in flag for flag in processor_flags()) else 127
-
-
-def int8_scales(tensor: np.ndarray) -> np.ndarray:
-    """Of each row of a stored matrix: what a code of 1 stands for."""
-    return np.maximum(np.abs(floats(tensor)).max(1), 1e-8) / np.float32(largest_code())
-
-
-def int8_codes(tensor: np.ndarray) -> np.ndarray:
-    """A stored matrix the other way round, its rows rounded to codes times their scales."""
-    codes = np.rint(floats(tensor) / int8_scales(tensor)[:, None])
-    return np.ascontiguousarray(codes.T.astype(np.int8))
 
 
 class Embedding(Module):

@@ -81,6 +81,7 @@ MODULES = {
     "dit": ("nanospeech_torch/dit.py", NETWORKS),
     "seconds": ("nanospeech_torch/duration.py", NETWORKS),
     "onnx_layers": ("nanospeech_onnx/layers.py", GRAPHS),
+    "eight_bits": ("nanospeech_onnx/eight_bits.py", GRAPHS),
     "mlx_layers": ("nanospeech_mlx/layers.py", MLX),
     "mlx_cpu": ("nanospeech_mlx/cpu.py", MLX),
     "mlx_activations": ("nanospeech_mlx/activations.py", MLX),

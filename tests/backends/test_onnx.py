@@ -20,7 +20,7 @@ from nanospeech.errors import BackendError, CheckpointError, InputError
 from nanospeech.latent_architectures import EchoConfig
 from nanospeech.load import find_backend, load_engine, open_release, pick_backend
 from nanospeech_mlx.backend import MlxBackend
-from nanospeech_onnx import layers, session
+from nanospeech_onnx import eight_bits, layers, session
 from nanospeech_onnx.dit import DiT
 from nanospeech_onnx.engine import OnnxEngine
 from nanospeech_onnx.export import check_exported, export
@@ -49,21 +49,21 @@ def processor(monkeypatch):
     """processor(machine, *flags): as if this were another one."""
 
     def set_to(machine, *flags):
-        monkeypatch.setattr(layers.platform, "machine", lambda: machine)
-        monkeypatch.setattr(layers, "processor_flags", lambda: set(flags))
-        layers.largest_code.cache_clear()
+        monkeypatch.setattr(eight_bits.platform, "machine", lambda: machine)
+        monkeypatch.setattr(eight_bits, "processor_flags", lambda: set(flags))
+        eight_bits.largest_code.cache_clear()
 
     yield set_to
-    layers.largest_code.cache_clear()
+    eight_bits.largest_code.cache_clear()
 
 
 def test_two_products_stay_within_16_bits_where_the_processor_adds_so(processor):
     for machine, *flags in (("x86_64", "avx2"), ("AMD64",), ("x86_64", "avx512f", "avx512bw")):
         processor(machine, *flags)
-        assert 2 * 255 * layers.largest_code() < 1 << 15
+        assert 2 * 255 * eight_bits.largest_code() < 1 << 15
     for machine, *flags in (("x86_64", "avx_vnni"), ("x86_64", "avx512_vnni"), ("arm64",)):
         processor(machine, *flags)
-        assert layers.largest_code() == 127
+        assert eight_bits.largest_code() == 127
 
 
 def test_eight_bits_come_near_without_vnni(tiny_release, engine_of, arrays, processor):
@@ -78,7 +78,7 @@ def test_codes_and_scales_are_of_each_output(processor):
     weight = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float16)
     weight[3] *= 100
     weight[4] = 0
-    codes, scales = layers.int8_codes(weight), layers.int8_scales(weight)
+    codes, scales = eight_bits.int8_codes(weight), eight_bits.int8_scales(weight)
     assert codes.dtype == np.int8 and codes.shape == (64, 5)
     assert np.abs(codes).max(0).tolist() == [127, 127, 127, 127, 0]
     assert np.all(np.abs(codes.T * scales[:, None] - weight) <= scales[:, None] * 0.5001)
