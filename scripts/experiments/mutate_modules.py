@@ -49,6 +49,7 @@ MODULES = {
     "means": (f"{TRAIN}/loop/means.py", ["tests/train/test_means.py"]),
     "held_out": (f"{TRAIN}/loop/held_out.py", ["tests/train/test_held_out.py"]),
     "checkpoints": (f"{TRAIN}/loop/checkpoints.py", ["tests/train/test_checkpoints.py"]),
+    "disk": (f"{TRAIN}/loop/disk.py", ["tests/train/test_checkpoints.py"]),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
     "durations": (f"{TRAIN}/data/durations.py", BATCHES),
     "batch": (f"{TRAIN}/data/batch.py", ["tests/train/test_batches.py"]),

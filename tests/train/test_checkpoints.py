@@ -26,7 +26,8 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorProperties
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.locks import alone
 from nanospeech_torch.checkpoint_reader import SafeReader, complete, read_tensors
-from nanospeech_torch.train.loop.checkpoints import Checkpoints, sync
+from nanospeech_torch.train.loop.checkpoints import Checkpoints
+from nanospeech_torch.train.loop.disk import sync
 from nanospeech_torch.train.loop.export import exported_bytes
 from tests.forked import Forked, finish, ranks
 from tests.training import samples, trainer

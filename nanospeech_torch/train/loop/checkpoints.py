@@ -14,7 +14,6 @@ A checkpoint is written as step_N.part and renamed when it is complete, on disk 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import shutil
@@ -46,6 +45,7 @@ from nanospeech_torch.checkpoint_reader import (
 )
 from nanospeech_torch.train.scale.parallel import PATIENCE
 
+from .disk import discard, sync, write_json
 from .export import exported_bytes, write_weights
 from .staging import share
 
@@ -371,32 +371,3 @@ class Checkpoints:
         dist.all_gather_object(found, mine, group=self.group)
         others = (OSError(f"process {rank}: {told}") for rank, told in enumerate(found) if told)
         return error or next(others, None)
-
-
-def write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value), encoding="utf-8")
-    sync(path)
-
-
-def sync(path: Path) -> None:
-    """Syncs a file, or a folder's entries, to disk."""
-    if os.name == "nt" and path.is_dir():
-        return  # Windows has no such thing
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def discard(path: Path) -> None:
-    """Deletes a file or folder; a half-deleted one is never taken for a checkpoint.
-
-    Of a link, as to a checkpoint that was moved to another disk, the link alone.
-    """
-    if path.is_symlink() or not path.is_dir():
-        return path.unlink()
-    trash = path.with_name(path.name + ".old.part")
-    shutil.rmtree(trash, ignore_errors=True)
-    os.rename(path, trash)
-    shutil.rmtree(trash)
