@@ -298,6 +298,24 @@ def tiny_aligned(make_release) -> Path:
 
 
 @pytest.fixture(scope="session")
+def voices_made(tiny_aligned, tmp_path_factory) -> Path:
+    """What two_voices gives a copy of."""
+    from tests.two_voices import two_voices_and_one
+
+    made = tmp_path_factory.mktemp("voices")
+    two_voices_and_one(tiny_aligned, made / "two", made / "alone", slower=2.0)
+    return made
+
+
+@pytest.fixture
+def two_voices(voices_made, tmp_path) -> tuple[Path, Path]:
+    """A folder with the voices "tone" and, with weights, "other"; and a folder of the latter's."""
+    for name in ("two", "alone"):
+        shutil.copytree(voices_made / name, tmp_path / name)
+    return tmp_path / "two", tmp_path / "alone"
+
+
+@pytest.fixture(scope="session")
 def engine_of():
     """engine_of(folder, backend) -> Engine, loaded once a session."""
     from nanospeech.load import load_engine

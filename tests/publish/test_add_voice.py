@@ -13,23 +13,6 @@ from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.publish import add_voice
 from nanospeech.release.folder import load_config
 from tests.conftest import needs
-from tests.two_voices import two_voices_and_one
-
-
-@pytest.fixture(scope="module")
-def made_once(tiny_aligned, tmp_path_factory):
-    """What two_voices gives a copy of."""
-    made = tmp_path_factory.mktemp("voices")
-    two_voices_and_one(tiny_aligned, made / "two", made / "alone")
-    return made
-
-
-@pytest.fixture
-def two_voices(made_once, tmp_path):
-    """A folder with the voices "tone" and, with weights, "other"; and a folder of the latter's."""
-    for name in ("two", "alone"):
-        shutil.copytree(made_once / name, tmp_path / name)
-    return tmp_path / "two", tmp_path / "alone"
 
 
 def spoken(engine, voice: str) -> np.ndarray:

@@ -24,7 +24,6 @@ from nanospeech.release.voice_weights import DOWN, UP, added, difference, is_thi
 from nanospeech.release.voices import find_voice
 from tests.conftest import needs
 from tests.training import SHARD
-from tests.two_voices import two_voices_and_one
 
 OPTIONS = SampleOptions("euler", 2)
 TEXT = "hello there."
@@ -148,22 +147,6 @@ def test_models_that_are_not_alike_have_no_difference():
 def test_a_file_of_another_model_is_refused(change, tmp_path):
     with pytest.raises(CheckpointError, match="does not fit the model beside it"):
         added(models()[0], change, tmp_path / "anna.safetensors")
-
-
-@pytest.fixture(scope="module")
-def made_once(tiny_aligned, tmp_path_factory):
-    """What two_voices gives a copy of."""
-    made = tmp_path_factory.mktemp("voices")
-    two_voices_and_one(tiny_aligned, made / "two", made / "alone", slower=2.0)
-    return made
-
-
-@pytest.fixture
-def two_voices(made_once, tmp_path):
-    """A folder with the voices "tone" and, with weights, "other"; and a folder of the latter's."""
-    for name in ("two", "alone"):
-        shutil.copytree(made_once / name, tmp_path / name)
-    return tmp_path / "two", tmp_path / "alone"
 
 
 def spoken(engine, voice: str) -> np.ndarray:
