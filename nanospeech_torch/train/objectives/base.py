@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor, nn
@@ -93,3 +94,18 @@ class Objective(nn.Module):
     def model_config(self) -> dict[str, Any]:
         """The sections of config.json that a converter builds the model from."""
         return {}
+
+
+def sections(name: str, config: Any, model: Objective) -> dict[str, Any]:
+    """config.json's sections of a network that reads texts.
+
+    Args:
+        name, config: of the network.
+        model: has the audio and the tokenizer.
+    """
+    return {
+        name: asdict(config),
+        "audio": asdict(model.audio),
+        "tokenizer": getattr(model.tokenizer, "kind", "chars"),
+        "language": getattr(model.tokenizer, "language", ""),
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.durations import DurationBatches
 from nanospeech_torch.train.scale.profile import train_flops
 
-from .base import Objective, Sums
+from .base import Objective, Sums, sections
 
 
 class DurationPredictor(DurationHead, Objective):
@@ -64,12 +63,7 @@ class DurationPredictor(DurationHead, Objective):
         return train_flops(self.transformer.config, rows, frames, batch.text.shape[1])
 
     def model_config(self) -> dict[str, Any]:
-        return {
-            "duration": asdict(self.transformer.config),
-            "audio": asdict(self.audio),
-            "tokenizer": getattr(self.tokenizer, "kind", "chars"),
-            "language": getattr(self.tokenizer, "language", ""),
-        }
+        return sections("duration", self.transformer.config, self)
 
     def forward(
         self,

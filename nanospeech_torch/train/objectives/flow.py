@@ -7,7 +7,7 @@ arguments and the weights alone, and a resumed run repeats an uninterrupted one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from nanospeech_torch.train.data.speech import SpeechBatches
 from nanospeech_torch.train.scale.profile import train_flops
 
 from .alignment import monotonic_search
-from .base import Objective, Sums
+from .base import Objective, Sums, sections
 from .placing import average_path, duration_loss, earlier, later, patch_means
 
 
@@ -110,12 +110,7 @@ class Nanospeech(Objective):
         return train_flops(self.transformer.config, rows, frames, batch.text.shape[1])
 
     def model_config(self) -> dict[str, Any]:
-        return {
-            "dit": asdict(self.transformer.config),
-            "audio": asdict(self.audio),
-            "tokenizer": getattr(self.tokenizer, "kind", "chars"),
-            "language": getattr(self.tokenizer, "language", ""),
-        }
+        return sections("dit", self.transformer.config, self)
 
     def forward(self, batch: Batch) -> Sums:
         """Sums and counts of the losses of a batch."""

@@ -5,7 +5,7 @@ Tokens are placed by the aligner of a speech model. All random numbers are the b
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
 from nanospeech_torch.train.scale.profile import listener_flops
 
-from .base import Objective, Sums
+from .base import Objective, Sums, sections
 from .text_aligner import TextAligner
 
 
@@ -86,12 +86,7 @@ class Listening(Objective):
         return listener_flops(self.listener.config, rows, frames)
 
     def model_config(self) -> dict[str, Any]:
-        return {
-            "listener": asdict(self.listener.config),
-            "audio": asdict(self.audio),
-            "tokenizer": getattr(self.tokenizer, "kind", "chars"),
-            "language": getattr(self.tokenizer, "language", ""),
-        }
+        return sections("listener", self.listener.config, self)
 
     def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
         p = self.listener.config.patch_size
