@@ -142,19 +142,11 @@ class EchoBatches(SpeechBatches):
         pair, alone = self.unpaired.meet(item, True, self.decoded)
         out = self.ready(alone)
         if pair:
-            both = (self.hearing(*pair), self.hearing(*pair[::-1]))
+            both = (self.together(*pair), self.together(*pair[::-1]))
             out += [one for one in both if one is not None]
         return out
 
-    def rebuild(self, parts: list[dict], piece: int) -> dict | None:
-        """An item made again of its samples; None if it cannot be used."""
-        decoded = [self.decoded(part) for part in parts]
-        known = [part for part in decoded if part is not None]
-        if len(known) < len(parts):
-            return None
-        return self.hearing(*known) if len(parts) == 2 else next(iter(self.ready(parts)), None)
-
-    def hearing(self, other: dict, one: dict) -> dict | None:
+    def together(self, other: dict, one: dict) -> dict | None:
         """A decoded clip whose speaker is heard in another one."""
         refs = [*other["refs"], *one["refs"]]
         return self.finished({**one, "heard": other["mel"], "refs": refs}, self.skipped)

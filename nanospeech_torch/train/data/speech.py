@@ -132,8 +132,12 @@ class SpeechBatches(Batches):
         if len(known) < len(parts):
             return None
         if len(parts) == 2:
-            return self.finished(joined(*known), self.skipped)
+            return self.together(*known)
         return next(iter(self.ready(parts)), None)  # after its reference, where it has one
+
+    def together(self, other: dict, one: dict) -> dict | None:
+        """Two decoded clips of a speaker, one after the other."""
+        return self.finished(joined(other, one), self.skipped)
 
     def paired(self, item: dict) -> bool:
         """Whether an item gets a prompt; depends on sample and epoch alone."""
