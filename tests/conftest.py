@@ -83,6 +83,7 @@ LONGEST = (
 # what starts processes from a server that has loaded torch, see forked.py: all in one process of
 # tests, so that there is one server
 FORKED = {
+    "evaluate/test_steps.py",
     "finetune/test_processes.py",
     *(f"scripts/test_{name}.py" for name in ("bench", "crash_test", "recipe", "vocoder_gpu")),
     *(
