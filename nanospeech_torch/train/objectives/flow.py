@@ -18,6 +18,7 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import READING
 from nanospeech_torch import layers
 from nanospeech_torch.dit import DiT
+from nanospeech_torch.engine import weightless
 from nanospeech_torch.train.data.batch import Batch, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
@@ -76,7 +77,7 @@ class Nanospeech(Objective):
                 "loss.model_guidance needs whole weights in each process, these are sharded; train "
                 "with data parallelism alone (DDP) or set loss.model_guidance=0"
             )
-        with torch.device("meta"):
+        with weightless():
             # a new one: the live model may be compiled or have adapters
             guide = DiT(self.transformer.config)
         part = {k.removeprefix("transformer."): v for k, v in ema.items()}

@@ -19,6 +19,7 @@ from torch import nn
 
 from nanospeech.config import DiTConfig, DurationConfig
 from nanospeech.errors import InputError
+from nanospeech_torch.engine import weightless
 
 Shapes = dict[str, torch.Size]
 
@@ -62,7 +63,7 @@ def base_shapes(owner: nn.Module, dim: int) -> Shapes:
             f"not {type(owner).__name__}; leave it out"
         )
     family = next(c for c in type(transformer).__mro__ if c.__module__.startswith("nanospeech"))
-    with torch.device("meta"):
+    with weightless():
         base = family(narrowed(config, dim))
     inner = {name: p.shape for name, p in base.named_parameters()}
     shapes = {name: p.shape for name, p in owner.named_parameters()}
