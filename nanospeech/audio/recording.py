@@ -244,7 +244,7 @@ def flat_share(wave: np.ndarray) -> float:
         if np.count_nonzero(falls) < TOPS:
             continue
         steps = np.diff(np.unique(side[side > top / 2]))
-        if steps.min() * FINE < top:
+        if not len(steps) or steps.min() * FINE < top:  # none are in a square wave
             clipped += int((stops - starts)[falls].sum())
     return clipped / max(1, len(wave))
 

@@ -44,10 +44,10 @@ class Source:
         Raises:
             BadAudio: the file cannot be read.
         """
-        if is_film(self.path):
-            with suppress(InputError):  # a damaged one stays as it is, and is left out
-                return as_wav(self.path).getvalue()
         try:
+            if is_film(self.path):
+                with suppress(InputError):  # a damaged one stays as it is, and is left out
+                    return as_wav(self.path).getvalue()
             with self.path.open("rb") as f:
                 f.seek(self.offset)
                 return f.read(self.size)

@@ -223,8 +223,6 @@ class LatentEngine(ReadsTexts, Engine):
         x = checks.mels(noise_BNC, "noise_BNC", self.config)
         lens = checks.lengths(lens_B, "lens_B", len(x), x.shape[1])
         span = self.span(lens, seconds_B)
-        if seconds_B is None and self.echo.target_duration:  # of each item, not of the batch
-            seconds_B = lens / self.config.audio.frame_rate
         with self.context():
             contexts, masks, places = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
             start = 0
@@ -232,6 +230,8 @@ class LatentEngine(ReadsTexts, Engine):
                 start = prefix_BNC.shape[1]
                 contexts, before = self.continued(contexts, prefix_BNC, start, x.shape[1])
                 masks = [before, *masks]
+            if seconds_B is None and self.echo.target_duration:  # of each item, not of the batch
+                seconds_B = (start + lens) / self.config.audio.frame_rate
             masks = [self.patched(lens, x.shape[1]), *masks]
             velocity = self.echo_velocity(contexts, masks, o, start, seconds_B, places, lens)
             state = start_state = self.array(x * np.float32(o.truncation))

@@ -349,6 +349,7 @@ def test_what_was_clipped_before_it_was_made_softer_is_known(tmp_path):
         assert flat_share(bits(level * loud, 16)) == pytest.approx(wanted, rel=0.2)
     sf.write(tmp_path / "soft.wav", 0.5 * np.stack([0 * loud, loud], 1), RATE)
     assert clipping(tmp_path / "soft.wav") == pytest.approx(wanted, rel=0.2)
+    assert flat_share(0.5 * np.sign(np.sin(np.arange(RATE) / 9))) > 0.9  # a square wave, all of it
 
 
 def test_a_round_top_is_not_clipped():

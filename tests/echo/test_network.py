@@ -122,6 +122,18 @@ def test_an_item_of_a_batch_has_a_duration_and_a_last_patch_of_its_own(tmp_path,
     close(both[1:, :7], engine.sample(*one, tiny.RUNS["all"]), 2e-4)
 
 
+def test_a_duration_that_is_not_told_has_what_is_continued_in_it(tmp_path):
+    network = dataclasses.replace(tiny.ECHO, target_duration=True)
+    folder = tiny.write(tmp_path, network, tiny.seeded(tiny.network_shapes(network)))
+    engine, i = load_engine(folder, "torch", dtype="float32"), tiny.echo_inputs()
+    given = i["x"], i["speaker"], i["text"], tiny.RUNS["plain"]
+    found = engine.sample(*given, prefix_BNC=i["prefix"])
+    for latents, same in ((8 + 13, True), (13, False)):
+        told = np.full(2, latents / engine.config.audio.frame_rate)
+        as_told = engine.sample(*given, prefix_BNC=i["prefix"], seconds_B=told)
+        assert np.allclose(found, as_told, atol=1e-6) == same
+
+
 @pytest.fixture(scope="module")
 def windowed(tmp_path_factory):
     weights = tiny.seeded(tiny.network_shapes(tiny.WINDOWED))

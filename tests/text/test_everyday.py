@@ -21,7 +21,7 @@ SENTENCES = [
     # commands
     ("Pass -v or --verbose, (--no-color), \"--dry-run\".", "Pass dash v or dash dash verbose, "
      "(dash dash no-color), \"dash dash dry-run\"."),
-    ("Set --output=a.wav and the -f flag, -j4, rm -rf x", "Set dash dash output equals a dot wav "
+    ("Set --output=a.wav and the -f flag, -j4, rm -rf x", "Set dash dash output equals ay dot wav "
      "and the dash f flag, -j four, rm dash r f x"),
     ("He said --and left. A man --tired of it-- left", "He said - and left. A man - tired of it - "
      "left"),
