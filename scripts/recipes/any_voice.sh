@@ -86,7 +86,7 @@ vary="--vary ${VARY:-0.08 0.16}"
 # shellcheck disable=SC2086
 run_stage hear --makes "$runs/data/heard.csv" -- \
   "$python" -m nanospeech prepare hear "$@" --out "$runs/data/heard.csv" --whisper "$whisper" \
-  --jobs "$jobs"
+  --again 0.2 --jobs "$jobs"
 # shellcheck disable=SC2086
 run_stage curate --needs hear --makes "$runs/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$@" --out "$runs/data" --overwrite --whisper "$whisper" \
