@@ -23,7 +23,9 @@ from tests import resume_worker
 from tests.forked import Forked, finish, ranks
 from tests.test_locks import holder
 from tests.training import (
+    CPU,
     VOCAB,
+    NanospeechTrainer,
     samples,
     speech_model,
     train_beside_bad_samples,
@@ -201,6 +203,12 @@ def test_changed_settings_are_named(tmp_path, shards, capsys):
         train(run_config(values | wider))
     # a message that names tensors alone leaves one to guess which setting it was
     assert "changed since step 2: dit.depth was 1, is 2" in capsys.readouterr().out
+    other = {"total_steps": 3, "optimizer": {"name": "muon"}}
+    said = (
+        r"of optimizer\.name=adamw, .* to take optimizer\.name=muon, .* momentum_buffer.*initial="
+    )
+    with pytest.raises(CheckpointError, match=said):
+        train(run_config(values | other))
 
 
 def test_a_run_whose_draws_were_keyed_otherwise_goes_on_and_says_so_once(tmp_path, capsys):
@@ -217,6 +225,15 @@ def test_a_run_whose_draws_were_keyed_otherwise_goes_on_and_says_so_once(tmp_pat
     trainer(tmp_path).train(samples(), 4, 2, max_duration=200)
     said = capsys.readouterr().out
     assert notice not in said and "at step 3" in said
+
+
+def test_an_optimizer_of_ones_own_that_is_another_is_named(tmp_path):
+    trainer(tmp_path).train(samples(), 1, 2, max_duration=200)
+    model = speech_model()
+    momentum = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    run = NanospeechTrainer(model, momentum, 2, CPU, tmp_path)
+    with pytest.raises(CheckpointError, match=r"of AdamW, which keeps exp_avg,.*to take SGD,"):
+        run.train(samples(), 2, 2, max_duration=200)
 
 
 def test_differences_are_found_at_any_depth():

@@ -9,13 +9,14 @@ would differ.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from nanospeech.errors import InputError
+from nanospeech.errors import CheckpointError, InputError
 
 PLAIN = (bool, int, float, str, type(None))
 TRAINERS = ("params", "lr")  # keys of a group that the trainer sets in every step
@@ -204,6 +205,49 @@ class OptimizerState:
             if key not in then or now[key] != then[key]
         }
         return sorted(lost)
+
+
+def check_kinds(
+    path: Path, saved: Iterable[str], here: Iterable[str], was: dict[str, Any], now: dict[str, Any]
+) -> None:
+    """Checks that a checkpoint's optimizers keep what this run's do; of the model, nothing.
+
+    Args:
+        path: of the checkpoint.
+        saved, here: names of its tensors, and of this run's.
+        was, now: settings of the run that wrote it, and of this one.
+
+    Raises:
+        CheckpointError: they keep other things, as where muon was adamw.
+    """
+    old, new = set(saved), set(here)
+    others = {name for name in old ^ new if not name.startswith("optimizer.")}
+    kept, wanted = kinds(old), kinds(new)
+    if others or kept == wanted or not kept:  # of another model, or without state
+        return
+    raise CheckpointError(
+        f"cannot go on from {path}: it is of {optimizer_of(was)}, which keeps {listed(kept)}, and"
+        f" this run is to take {optimizer_of(now)}, which keeps {listed(wanted)}. Give the run the"
+        " optimizer that it had; or, to change it, make a folder of the weights by nanospeech"
+        " convert, and start another run_dir with initial=FOLDER"
+    )
+
+
+def kinds(names: Iterable[str]) -> set[str]:
+    """What optimizers keep of parameters, such as exp_avg."""
+    return {name.rpartition(".")[2] for name in names if name.startswith("optimizer.")}
+
+
+def listed(kept: set[str]) -> str:
+    return ", ".join(sorted(kept)) or "nothing"
+
+
+def optimizer_of(settings: dict[str, Any]) -> str:
+    """What a run's settings call its optimizers."""
+    found = settings.get("optimizer")
+    if isinstance(found, dict):  # of a recipe; a trainer's own has a list
+        return f"optimizer.name={found.get('name')}"
+    return " and ".join(str(o.get("kind")) for o in found or ()) or "another optimizer"
 
 
 def is_fixed(value: Any) -> bool:

@@ -32,7 +32,7 @@ from nanospeech_torch.train.scale.parallel import Parallel
 
 from .checkpoints import Checkpoints
 from .export import is_small
-from .optimizer_state import OptimizerState
+from .optimizer_state import OptimizerState, check_kinds
 from .settings import changes, vocab_of
 
 
@@ -239,10 +239,13 @@ def restore(
     for line in changes(meta.get("run", {}), settings):  # before what they may keep from fitting
         say(f"changed since step {step}: {line}")
     check_vocab(path, meta.get("vocab") or [], vocab_of(parts.objective.tokenizer))
+    described = reader.known.state_dict_metadata
     saved = meta.get("optimizers") or [None] * len(parts.memories)
     for memory, values in zip(parts.memories, saved):
-        memory.allocate(reader.known.state_dict_metadata, values)
-    checkpoints.load(path, parts.tensors(), reader)
+        memory.allocate(described, values)
+    tensors = parts.tensors()
+    check_kinds(path, described, tensors, meta.get("run", {}), settings)
+    checkpoints.load(path, tensors, reader)
     for memory, values in zip(parts.memories, saved):
         if lost := memory.restore(values):
             say(
