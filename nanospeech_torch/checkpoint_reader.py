@@ -119,11 +119,20 @@ class OneByOne:
 
 
 class KnownReader(SafeReader):
-    """A reader that keeps the metadata, for many reads."""
+    """A reader that keeps the metadata, for many reads.
+
+    Raises:
+        CheckpointError: its .metadata is damaged, or has what is not loaded.
+    """
 
     def __init__(self, path: Path):
         super().__init__(path)
-        self.known = super().read_metadata()
+        try:
+            self.known = super().read_metadata()
+        except CheckpointError:
+            raise
+        except Exception as e:  # of damaged pickles: any
+            raise damaged(path, e, ".metadata") from e
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Any:
         return self.known
@@ -161,7 +170,7 @@ def read_meta(path: Path) -> dict[str, Any]:
     try:
         return json.loads((path / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
-        raise damaged(path, e) from e
+        raise damaged(path, e, "meta.json") from e
 
 
 def read_into(tensors: dict[str, Tensor], reader: FileSystemReader, group: Any = None) -> None:
@@ -184,10 +193,10 @@ def read_into(tensors: dict[str, Tensor], reader: FileSystemReader, group: Any =
         raise damaged(Path(reader.path), e) from e
 
 
-def damaged(path: Path, error: BaseException) -> CheckpointError:
+def damaged(path: Path, error: BaseException, file: str = "a file") -> CheckpointError:
     """What to say of a checkpoint that looks whole and cannot be read."""
     return CheckpointError(
-        f"cannot read {path}, of which a file is missing or damaged ({root_cause(error)}); take an"
+        f"cannot read {path}, of which {file} is missing or damaged ({root_cause(error)}); take an"
         " earlier step_N folder, in training by --resume RUN/step_N"
     )
 

@@ -29,6 +29,7 @@ from nanospeech_torch.checkpoint_reader import SafeReader, complete, read_tensor
 from nanospeech_torch.train.loop.checkpoints import Checkpoints
 from nanospeech_torch.train.loop.disk import sync
 from nanospeech_torch.train.loop.export import exported_bytes
+from nanospeech_torch.train.loop.state import Ranks
 from tests.forked import Forked, finish, ranks
 from tests.training import samples, trainer
 
@@ -236,15 +237,29 @@ def test_a_damaged_checkpoint_is_named_and_an_earlier_one_goes_on(tmp_path, name
     trainer(tmp_path).train(samples(), 2, 2, max_duration=200, save_step=1)
     newest = tmp_path / "step_00000002"
     whole = (newest / name).read_bytes()
+    told = "a file" if name == "__0_0.distcp" else name
     for content in (whole[: len(whole) // 2], None):
         (newest / name).write_bytes(content) if content else (newest / name).unlink()
         if complete(newest):
-            with pytest.raises(CheckpointError, match="step_00000002, of which a file is missing"):
+            with pytest.raises(CheckpointError, match=f"step_00000002, of which {told} is missing"):
                 trainer(tmp_path).train(samples(), 3, 2, max_duration=200)
     earlier = str(tmp_path / "step_00000001")
     run = trainer(tmp_path)
     run.train(samples(), 3, 2, max_duration=200, resume=earlier)
     assert run.step == 3 and (tmp_path / "before_1" / newest.name).is_dir()
+
+
+@pytest.mark.parametrize("name", [".metadata", "meta.json", "rank_00000.json"])
+def test_the_damaged_file_of_a_checkpoint_is_named(tmp_path, name):
+    save(Checkpoints(tmp_path, 2), 1)
+    path = tmp_path / "step_00000001"
+    whole, told = (path / name).read_bytes(), rf"of which {re.escape(name)} is.* by --resume RUN/"
+    for content in (b"", whole[: len(whole) // 2], bytes(len(whole))):  # a copy broke off
+        (path / name).write_bytes(content)
+        with pytest.raises(CheckpointError, match=told):
+            Checkpoints(tmp_path, 2).open(path)
+            Checkpoints(tmp_path, 2).meta(path)
+            Ranks(path, 1, 1).read(0)
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path):
@@ -321,8 +336,9 @@ def test_latest_decides_unless_it_names_none_of_the_folder(tmp_path):
     assert pointer.read_text() == "step_00000002\n"
     pointer.write_text("step_00000001\n")  # somebody went back
     assert checkpoints.newest() == tmp_path / "run" / "step_00000001"
-    for elsewhere in ("../other/step_00000009", str(tmp_path / "other" / "step_00000009"), "gone"):
-        pointer.write_text(elsewhere)
+    abroad = b"../other/step_00000009", os.fsencode(tmp_path / "other" / "step_00000009")
+    for elsewhere in (*abroad, b"gone", b"", b"\xff"):
+        pointer.write_bytes(elsewhere)
         assert checkpoints.newest() == tmp_path / "run" / "step_00000002"
     pointer.unlink()
     assert checkpoints.newest() == tmp_path / "run" / "step_00000002"

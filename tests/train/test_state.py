@@ -31,7 +31,7 @@ from nanospeech_torch.train.loop.state import (
 )
 def test_lines_of_steps_that_are_taken_again_leave_the_log(tmp_path, step, kept):
     log = tmp_path / "log.csv"
-    log.write_text("step,loss\n1,0.5\n2,0.4\n\n3,0.3\nbroken,off\n")
+    log.write_bytes(b"step,loss\n1,0.5\n2,0.4\n\n3,0.3\nbroken,off\n\0\0\xff")  # by a power cut
     cut_log(log, step)
     assert log.read_text().replace("\r", "") == kept
     assert [p.name for p in tmp_path.iterdir()] == ["log.csv"]
@@ -106,12 +106,13 @@ def test_a_checkpoint_is_named_by_its_folder_or_its_runs(tmp_path):
     step.mkdir(parents=True)
     assert named(str(step)) == step
     assert named(str(tmp_path / "run")) == tmp_path / "run"  # of which it is told what is missing
-    (tmp_path / "run" / "latest").write_text("step_00000004\n")
-    assert named(str(tmp_path / "run")) == step
-    (tmp_path / "run" / "latest").write_text("step_00000009\n")
-    for wrong in (tmp_path / "run", tmp_path / "none"):
-        with pytest.raises(CheckpointError, match="no such checkpoint folder"):
-            named(str(wrong))
+    for file in (".metadata", "meta.json"):
+        (step / file).touch()
+    for latest in ("step_00000004\n", "step_00000009\n", ""):  # one that is gone, none
+        (tmp_path / "run" / "latest").write_text(latest)
+        assert named(str(tmp_path / "run")) == step
+    with pytest.raises(CheckpointError, match="no such checkpoint folder"):
+        named(str(tmp_path / "none"))
 
 
 def test_torchs_generator_goes_on_where_it_stood():

@@ -50,6 +50,21 @@ from .export import exported_bytes, write_weights
 from .staging import share
 
 
+def newest(folder: Path) -> Path | None:
+    """The checkpoint of a run's folder that `latest` names, else its newest complete one, or None.
+
+    A copy of a run may lack what `latest` names, or be damaged.
+    """
+    try:
+        path = folder / (folder / "latest").read_text(encoding="utf-8").strip()
+        if path.parent == folder and complete(path):
+            return path
+    except (OSError, ValueError):
+        pass
+    found = [p for p in sorted(folder.glob("step_????????")) if complete(p)]
+    return found[-1] if found else None
+
+
 class Checkpoints:
     """The checkpoints of one run.
 
@@ -95,15 +110,8 @@ class Checkpoints:
             yield
 
     def newest(self) -> Path | None:
-        """The checkpoint that `latest` names, else the newest complete one, else None."""
-        try:
-            path = self.folder / (self.folder / "latest").read_text(encoding="utf-8").strip()
-            if path.parent == self.folder and complete(path):
-                return path
-        except OSError:
-            pass
-        found = [p for p in sorted(self.folder.glob("step_????????")) if complete(p)]
-        return found[-1] if found else None
+        """The checkpoint to go on from; see newest."""
+        return newest(self.folder)
 
     def save(
         self,

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from nanospeech.errors import CheckpointError
 from nanospeech.files import whole
+from nanospeech_torch.checkpoint_reader import complete, damaged
 from nanospeech_torch.train.data import order as stream
 from nanospeech_torch.train.data.batches import KEYED
 from nanospeech_torch.train.data.stream_state import StreamState, check_shards
@@ -30,7 +31,7 @@ from nanospeech_torch.train.optim.optimizers import EMA
 from nanospeech_torch.train.run_state import RunState
 from nanospeech_torch.train.scale.parallel import Parallel
 
-from .checkpoints import Checkpoints
+from .checkpoints import Checkpoints, newest
 from .export import is_small
 from .optimizer_state import OptimizerState, check_kinds
 from .settings import changes, vocab_of
@@ -216,8 +217,8 @@ def named(how: str) -> Path:
         CheckpointError: there is none.
     """
     path = Path(how)
-    if path.is_dir() and (path / "latest").is_file():  # a run's folder
-        path = path / (path / "latest").read_text(encoding="utf-8").strip()
+    if path.is_dir() and not complete(path):  # a run's folder
+        path = newest(path) or path
     if not path.is_dir():
         raise CheckpointError(
             f"cannot go on from {how}: no such checkpoint folder; --resume takes auto, never, "
@@ -307,11 +308,11 @@ class Ranks:
             CheckpointError: its file is missing or damaged.
         """
         if rank not in self.known:
-            path = self.path / f"rank_{rank:05d}.json"
+            name = f"rank_{rank:05d}.json"
             try:
-                self.known[rank] = json.loads(path.read_text(encoding="utf-8"))
+                self.known[rank] = json.loads((self.path / name).read_text(encoding="utf-8"))
             except (OSError, ValueError) as e:
-                raise CheckpointError(f"cannot read {path}, a part of the checkpoint: {e}") from e
+                raise damaged(self.path, e, name) from e
         return self.known[rank]
 
     def of(self, data_rank: int) -> dict[str, Any] | None:
@@ -352,10 +353,10 @@ def alike(places: dict[int, StreamState], rank: int, world: int, workers: int) -
 
 
 def cut_log(path: Path, step: int) -> None:
-    """Drops the lines of steps that will be taken again."""
+    """Drops the lines of steps that will be taken again, and what a power cut left of one."""
     try:
-        with path.open(newline="", encoding="utf-8") as f:
-            rows = list(csv.reader(f))
+        with path.open(newline="", encoding="utf-8", errors="replace") as f:
+            rows = list(csv.reader(line.replace("\0", "") for line in f))
     except OSError:
         return
     kept = rows[:1] + [r for r in rows[1:] if r and r[0].isdigit() and int(r[0]) <= step]
