@@ -89,7 +89,8 @@ class Handlers:
         if request.headers.get("content-type", "").lower().startswith("multipart/"):
             message = "send JSON, not a form; a recording is sent once, to /v1/audio/voices"
             raise bad(message, code="invalid_json")
-        wanted = read_speech(read_json(await request.body()), self.service)
+        coding = request.headers.get("content-encoding", "")
+        wanted = read_speech(read_json(await request.body(), coding), self.service)
         return await speech_answer(self.service, wanted)
 
     async def models(self, _: Any) -> Any:

@@ -52,8 +52,12 @@ class SpeechRequest:
     events: bool
 
 
-def read_json(body: bytes) -> dict[str, Any]:
+def read_json(body: bytes, coding: str = "") -> dict[str, Any]:
     """A JSON object of a client.
+
+    Args:
+        body: what was sent.
+        coding: the request's Content-Encoding.
 
     Raises:
         ApiError: it is none.
@@ -61,10 +65,20 @@ def read_json(body: bytes) -> dict[str, Any]:
     try:
         values = json.loads(body.decode("utf-8-sig"))  # a BOM, as Windows writes it
     except (ValueError, RecursionError) as e:
-        raise bad(f"the body is no JSON in UTF-8: {str(e)[:100]}", code="invalid_json") from None
+        why = other_coding(body, coding.strip().lower()) or str(e)[:100]
+        raise bad(f"the body is no JSON in UTF-8: {why}", code="invalid_json") from None
     if not isinstance(values, dict):
         raise bad("the body should be a JSON object", code="invalid_json")
     return values
+
+
+def other_coding(body: bytes, coding: str) -> str:
+    """What to send in the place of a body that is compressed or UTF-16; "" where it is neither."""
+    if coding not in ("", "identity") or body[:2] == b"\x1f\x8b":
+        return f"it is compressed ({coding[:40] or 'gzip'}); send it as it is"
+    if body[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in body[:2]:
+        return "it is UTF-16, as PowerShell's Out-File writes by default; send UTF-8"
+    return ""
 
 
 def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest:
@@ -76,8 +90,7 @@ def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest
     check_model(values.get("model"), service)
     text = check_markup(values, check_text(values.get("input"), service.limits), service)
     wish = read_wish(values, service)
-    name = values.get("response_format")
-    name = check_format("mp3" if name is None else name, service.sample_rate, ("json",))
+    name = check_format(format_of(values, "mp3"), service.sample_rate, ("json",))
     stream_format = values.get("stream_format") or "audio"
     if stream_format not in ("audio", "sse"):
         raise bad(
@@ -111,6 +124,8 @@ def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
         voice = voice.get("id") or ()  # an object that names none is not the default
     if voice is not None and not isinstance(voice, str):
         raise bad('voice should be a name, or an object {"id": name}', "voice")
+    if isinstance(voice, str) and not voice.strip():  # a field that was left empty
+        voice = None
     speed = number(values, "speed", *SPEEDS)
     seed = integer(values, "seed", 0, SEEDS)
     steps = integer(values, "steps", 1, service.limits.max_steps)
@@ -121,7 +136,7 @@ def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
         seed=seed,
         options=SampleOptions(steps=steps, cfg_strength=cfg),
         lexicon=read_lexicon(values.get("lexicon")),
-        words=flag(values, "timestamps", values.get("response_format") == "json"),
+        words=flag(values, "timestamps", format_of(values, "") == "json"),
         language=read_language(values.get("language"), service),
     )
 
@@ -225,6 +240,14 @@ def check_markup(values: dict[str, Any], text: str, service: SpeechService) -> s
         message = f"the pauses are {silence:g} s in all; at most {SILENCE:g} s are made"
         raise bad(message, "input", "invalid_markup")
     return read.with_voices(service.find)
+
+
+def format_of(values: dict[str, Any], default: str) -> Any:
+    """The response_format that is asked for, in whichever case; the default if none is."""
+    name = values.get("response_format")
+    if name is None or name == "":
+        return default
+    return name.lower() if isinstance(name, str) else name
 
 
 def flag(values: dict[str, Any], name: str, default: bool) -> bool:

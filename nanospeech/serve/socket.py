@@ -18,7 +18,7 @@ from typing import Any
 from .answers import times
 from .encoders import check_format, encode
 from .errors import ApiError, Cancelled, bad
-from .request import check_model, flag, read_json, read_wish
+from .request import check_model, flag, format_of, read_json, read_wish
 from .service import Speech, SpeechService
 from .settings import ServeSettings
 from .writing import Writing
@@ -152,7 +152,7 @@ class Talk:
             raise bad("a text is being spoken; send cancel, or wait for done", "type")
         if (model := message.get("model")) is not None:
             check_model(model, self.service)
-        name = message.get("response_format") or "pcm"
+        name = format_of(message, "pcm")
         if name not in STREAMED:
             raise bad(f"response_format should be of {', '.join(STREAMED)}", "response_format")
         check_format(name, self.service.sample_rate)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
+import zlib
 from urllib.parse import unquote
 
 import httpx
@@ -268,6 +270,22 @@ def test_a_body_of_a_file_that_windows_wrote_is_read():
     assert read_json(b'\xef\xbb\xbf{"input": "caf\xc3\xa9"}') == {"input": "café"}
 
 
+def test_a_body_in_another_coding_is_told_so(server):
+    text = '{"model": "tts-1", "input": "Hi."}'
+    for body, coding, told in (
+        (gzip.compress(text.encode()), "gzip", "compressed (gzip); send it as it is"),
+        (gzip.compress(text.encode()), "", "compressed (gzip); send it as it is"),
+        (zlib.compress(text.encode()), "deflate", "compressed (deflate); send it as it is"),
+        (text.encode("utf-16"), "", "is UTF-16, as PowerShell"),
+        (text.encode("utf-16-be"), "", "is UTF-16, as PowerShell"),
+        (b'{"input": "caf\xe9"}', "identity", "can't decode byte 0xe9"),
+    ):
+        headers = {"content-encoding": coding} if coding else {}
+        url = server.url + "/v1/audio/speech"
+        answer = httpx.post(url, content=body, headers=headers, timeout=30)
+        assert answer.status_code == 400 and told in answer.json()["error"]["message"]
+
+
 def test_a_form_with_a_recording_is_told_where_voices_are_made(server):
     files = {"ref_audio": ("x.wav", b"RIFF")}
     url = server.url + "/v1/audio/speech"
@@ -338,6 +356,9 @@ def test_unknown_fields_are_ignored_and_aliases_known(server):
     assert answer.status_code == 200
     assert answer.content == speech(server, voice=None, seed=1).content
     assert answer.content == speech(server, voice=" TONE", seed=1, model="random").content
+    assert answer.content == speech(server, voice="", seed=1, response_format="MP3").content
+    wish = read_wish({"response_format": "JSON", "voice": " "}, server.service)
+    assert wish.words and wish.voice == "tone"
 
 
 def test_models_and_voices_have_the_keys_of_all_clients(server):
