@@ -1,4 +1,4 @@
-"""Films: sound of phones and films (AAC, AMR, WebM, WMA), which libsndfile lacks. Needs PyAV."""
+"""Films: sound of phones and films (AAC, AMR, CAF, WebM, WMA) that libsndfile lacks. Needs PyAV."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ READERS = {
 # the boxes that an MP4 or a QuickTime file may begin with, of which older ones have no "ftyp"
 BOXES = b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot"
 SYNC = b"\xff\xf0", b"\xff\xf1", b"\xff\xf8", b"\xff\xf9"  # of an AAC frame (ADTS)
+# of what a CAF has (Core Audio Format, "desc" chunk); libsndfile reads its others, as PCM and ALAC
+IN_CAF = b"aac ", b"opus", b"ima4"
+START = 36  # bytes of a file that tell its kind
 MOST_SAMPLES = 600 * 48_000 * 2  # of all channels that are decoded: ten minutes of stereo
 
 
@@ -56,13 +59,14 @@ def is_film(source: str | Path | bytes) -> bool:
 
 
 def beginnings(start: bytes) -> list[str]:
-    """FFmpeg's readers of files that begin with these eight bytes."""
+    """FFmpeg's readers of files that begin with these bytes, START of them."""
     begins = {
         "mov": start[4:8] in BOXES,
         "aac": start[:3] == b"ID3" or start[:2] in SYNC,
         "asf": start[:4] == b"\x30\x26\xb2\x75",
         "matroska": start[:4] == b"\x1a\x45\xdf\xa3",
         "amr": start[:5] == b"#!AMR",
+        "caf": start[:4] == b"caff" and start[28:32] in IN_CAF,
     }
     return [reader for reader, fits in begins.items() if fits]
 
@@ -70,11 +74,11 @@ def beginnings(start: bytes) -> list[str]:
 def reader_of(source: str | Path | bytes) -> str | None:
     """FFmpeg's reader of a film; None where it is none, or an MP3 or a tar may begin so."""
     if isinstance(source, bytes):
-        start, named = source[:8], None
+        start, named = source[:START], None
     else:
         named = READERS.get(Path(source).suffix.lower())
         with open(source, "rb") as f:
-            start = f.read(8)
+            start = f.read(START)
     found = beginnings(start)
     if named in found:
         return named

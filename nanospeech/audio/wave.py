@@ -128,7 +128,7 @@ def unreadable(name: str, e: Exception) -> InputError:
     if reason.startswith("File does not exist"):  # what libsndfile says of an MP3 that is none
         reason = "Format not recognised"
     message = f"cannot read {name} as audio: {reason}"
-    if Path(name).suffix.lower() in FOREIGN:
+    if Path(name).suffix.lower() in (*FOREIGN, ".caf"):  # some of CAF's codecs are PyAV's
         if can_decode():
             message += "; it is damaged, or of another kind than its name says:"
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import tracemalloc
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from nanospeech.audio import films
 from nanospeech.audio import wave as audio
@@ -72,6 +74,54 @@ def test_sound_is_what_was_encoded(tmp_path, suffix):
     assert audio.check_length(path, 3) == pytest.approx(2, abs=0.15)
     with pytest.raises(InputError, match=r"lasts 2.* s; at most 1 s"):
         audio.read(path, max_seconds=1)
+
+
+def caf(kind: bytes, encoder: str, frames: int, late: int, cookie: bytes = b"") -> bytes:
+    """sweep() as iOS and macOS record it, in a Core Audio Format file; FFmpeg writes none of these.
+
+    Args:
+        kind, encoder: of the codec, for Apple and for FFmpeg.
+        frames, late: samples of a packet, and those before the sound.
+        cookie: what the decoder has to know.
+    """
+    codec = av.CodecContext.create(encoder, "w")
+    codec.sample_rate, codec.layout, codec.bit_rate = RATE, "mono", 64_000
+    codec.format = codec.codec.audio_formats[0]
+    codec.open()
+    frame = av.AudioFrame.from_ndarray(sweep()[None], "fltp", "mono")
+    frame.rate = RATE
+    plain = av.AudioResampler(codec.format, "mono", RATE, codec.frame_size)
+    pieces = [*plain.resample(frame), *plain.resample(None), None]
+    packets = [bytes(packet) for piece in pieces for packet in codec.encode(piece)]
+    padding = len(packets) * frames - late - 2 * RATE
+    sizes = b"".join(bytes([128 | len(p) >> 7, len(p) & 127]) for p in packets)
+    chunks = (
+        (b"desc", struct.pack(">d4s5I", RATE, kind, 0, 0, frames, 1, 0)),
+        (b"kuki", cookie),
+        (b"pakt", struct.pack(">2q2i", len(packets), 2 * RATE, late, padding) + sizes),
+        (b"data", bytes(4) + b"".join(packets)),
+    )
+    found = (name + struct.pack(">q", len(data)) + data for name, data in chunks if data)
+    return b"caff\0\1\0\0" + b"".join(found)
+
+
+# an MP4's description of an AAC stream of 48 kHz and one channel, as Apple writes it
+ESDS = bytes.fromhex(
+    "03 80808022 000000 04 80808014 4015 000000 00000000 00000000 05 80808002 1188 06 80808001 02"
+)
+
+
+@pytest.mark.parametrize("of", [(b"opus", "libopus", 960, 312), (b"aac ", "aac", 1024, 1024, ESDS)])
+def test_what_ios_and_macos_record_is_read(tmp_path, of):
+    path = tmp_path / "New Recording.caf"
+    path.write_bytes(caf(*of))
+    found = audio.read(path)
+    loud = audio.resample(sweep(), RATE, audio.SAMPLE_RATE)[2400:-2400]
+    assert abs(len(found) - 2 * audio.SAMPLE_RATE) < 0.15 * audio.SAMPLE_RATE
+    assert np.correlate(found, loud, "valid").max() / np.square(loud).sum() > 0.95
+    assert np.array_equal(audio.read(path.read_bytes()), found)
+    soundfile.write(path, sweep(), RATE, subtype="ALAC_16")  # libsndfile reads these itself
+    assert not films.is_film(path) and len(audio.read(path)) == 2 * audio.SAMPLE_RATE
 
 
 def test_channels_that_cancel_out_are_one(tmp_path, monkeypatch):
