@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from nanospeech.audio.films import is_film
+from nanospeech.audio.films import can_decode, is_film
 from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
@@ -179,8 +179,7 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         elif audio is None:
             yield Skip(name, "no audio file", f"{path.name} is no file, or a link to none")
         elif path.suffix.lower() in FOREIGN and not is_film(path):
-            how = "pip install 'nanospeech-tts[book]', or convert it, as by ffmpeg -i FILE new.wav"
-            yield Skip(name, "a format that is not read", f"{path.suffix}; {how}")
+            yield not_read(name, path.suffix)
         elif isinstance(text := read_text(words, name), Skip):
             yield text
         else:
@@ -191,6 +190,12 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
                 found = (text, stem.parent.name, {})
             parts = (root.name, *name.split("/"))
             yield found if isinstance(found, Skip) else Sample(name, parts, Source(audio), *found)
+
+
+def not_read(name: str, suffix: str) -> Skip:
+    """A recording that nothing here decodes."""
+    how = "pip install 'nanospeech-tts[book]', or convert it, as by ffmpeg -i FILE new.wav"
+    return Skip(name, "a format that is not read", f"{suffix}; {how}")
 
 
 def in_wavs(root: Path) -> list[Path]:
@@ -329,22 +334,24 @@ def groups_of(path: Path) -> tuple[list[tuple[str, dict[str, Source]]], Skip | N
 
 def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | Skip:
     name = f"{tar_path.name}/{key}"
-    audio = next((files[suffix] for suffix in AUDIO if suffix in files), None)
-    if audio is None:
-        dotted = any(kind.endswith(AUDIO) for kind in files)
+    suffix = next((suffix for suffix in (*AUDIO, *FOREIGN) if suffix in files), None)
+    if suffix is None:
+        dotted = any(kind.endswith((*AUDIO, *FOREIGN)) for kind in files)
         mend = "; a key ends at the first dot: pack it under a name without dots" if dotted else ""
         return Skip(name, "no audio file", f"it has {', '.join(sorted(files))}"[:80] + mend)
+    if suffix in FOREIGN and not can_decode():
+        return not_read(name, suffix)
     given = [files[kind] for kind in (".json", ".txt") if kind in files]
     if not given:
         unpack = "no .json or .txt of its name; unpack what is no WebDataset, and give the folder"
         return Skip(name, "no transcript", unpack)
     if (size := max(source.size for source in given)) > MOST_TEXT:
         return Skip(name, "unreadable text", f"{size:,} bytes")
-    json, txt = (files[kind].read() if kind in files else None for kind in (".json", ".txt"))
+    json, txt = (files[kind].raw() if kind in files else None for kind in (".json", ".txt"))
     found = said_in(name, json, txt)
     if isinstance(found, Skip):
         return found
-    return Sample(name, (tar_path.stem, *key.split("/")), audio, *found)
+    return Sample(name, (tar_path.stem, *key.split("/")), files[suffix], *found)
 
 
 def said_in(

@@ -45,14 +45,19 @@ class Source:
             BadAudio: the file cannot be read.
         """
         try:
-            if is_film(self.path):
+            film = self.path if self.size < 0 else self.raw()  # of a tar's member alone
+            if is_film(film):
                 with suppress(InputError):  # a damaged one stays as it is, and is left out
-                    return as_wav(self.path).getvalue()
-            with self.path.open("rb") as f:
-                f.seek(self.offset)
-                return f.read(self.size)
+                    return as_wav(film).getvalue()
+            return film if isinstance(film, bytes) else self.raw()
         except OSError as e:
             raise BadAudio("unreadable audio", str(e)) from e
+
+    def raw(self) -> bytes:
+        """Its bytes as they are."""
+        with self.path.open("rb") as f:
+            f.seek(self.offset)
+            return f.read(self.size)
 
 
 @dataclass(frozen=True)

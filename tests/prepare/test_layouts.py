@@ -191,7 +191,7 @@ def test_a_link_to_no_recording_is_told(tmp_path, ending):
     assert f"a.{ending} is no file" in skips[0].detail
 
 
-def test_what_phones_record_is_learned_from(tmp_path):
+def test_what_phones_record_is_learned_from(tmp_path, monkeypatch):
     pytest.importorskip("av")
     from tests.audio.test_films import RATE, written
 
@@ -204,6 +204,18 @@ def test_what_phones_record_is_learned_from(tmp_path):
     (folder / "c.m4a").write_bytes((folder / "a.m4a").read_bytes()[:400])  # copied in part
     (folder / "c.txt").write_text("one", encoding="utf-8")
     assert [s.name for s in find([folder])[0]] == ["a", "b", "c"]
+    with tarfile.open(tmp_path / "phone.tar", "w") as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, path.name)
+    packed, wrong = find([tmp_path / "phone.tar"])
+    assert [s.key for s in packed] == ["a", "b", "c"] and not wrong
+    assert [s.audio.read() for s in packed] == [s.audio.read() for s in find([folder])[0]]
+    monkeypatch.setattr("nanospeech.audio.films.find_spec", lambda name: None)
+    wrong = find([tmp_path / "phone.tar"])[1]
+    assert [s.detail.partition(" or")[0] for s in wrong] == [
+        f"{suffix}; pip install 'nanospeech-tts[book]'," for suffix in (".m4a", ".mp4", ".m4a")
+    ]
+    monkeypatch.undo()
     assert main(["shards", str(folder), "--out", str(tmp_path / "out"), "--jobs", "1"]) == 0
     kept = find(sorted((tmp_path / "out").glob("*.tar")))[0]
     assert len(kept) == 2

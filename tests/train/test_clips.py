@@ -87,6 +87,10 @@ def test_audio_is_bytes_or_a_file(tmp_path):
     refused("unreadable audio", clips.audio_bytes, {"audio": {"path": str(tmp_path / "none")}})
     for sample in ({}, {"wav": b""}, {"wav": "text"}, {"audio": {"bytes": None, "path": ""}}):
         refused("without audio", clips.audio_bytes, sample)
+    m4a = b"\0\0\0\x20ftypM4A "
+    for sample in ({"m4a": m4a}, {"audio": {"bytes": m4a, "path": "a.m4a"}}, {"webm": b"x"}):
+        refused("of a format that prepare shards has to convert", clips.audio_bytes, sample)
+    assert clips.audio_bytes({"mp4": b"a picture", "wav": b"its sound"}) == b"its sound"
     with pytest.raises(InputError, match=r"decoded already \(dict\).*undecoded\(dataset\)"):
         clips.audio_bytes({"audio": {"path": "a.wav", "array": TONE, "sampling_rate": 24_000}})
 

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import soundfile
 
+from nanospeech.audio.films import reader_of
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.opus import as_file
 from nanospeech.audio.sound_file import SoundFile
-from nanospeech.audio.wave import MOST_CHANNELS, mono
+from nanospeech.audio.wave import FOREIGN, MOST_CHANNELS, mono
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.tables import parsed
 from nanospeech.errors import InputError
@@ -159,6 +160,9 @@ def audio_bytes(sample: dict) -> bytes:
             raise Skip("unreadable audio") from e
         if not data:
             raise Skip("unreadable audio")
+    foreign = data is None and any(sample.get(kind[1:]) for kind in FOREIGN)
+    if foreign or (isinstance(data, bytes) and reader_of(data) is not None):
+        raise Skip("of a format that prepare shards has to convert")
     if not data or not isinstance(data, bytes):
         raise Skip("without audio")
     return data
