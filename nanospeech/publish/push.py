@@ -4,7 +4,8 @@
     nanospeech publish my_voice --push anna/my-voice --private --language de
 
 Files of a release alone are uploaded, in one commit, which deletes those that the repository had of
-an earlier release and the folder has not: a voice that was removed, say. The Hub's metadata
+an earlier release and the folder has not: a voice that was removed, say. A file that is a link is
+uploaded as what it leads to, as by hf upload. The Hub's metadata
 (library, task, licence, language) is written to the beginning of README.md; what stands there
 already stays. A token with write access is taken from `hf auth login` or HF_TOKEN. The last line is
 one JSON document.
