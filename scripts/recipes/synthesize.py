@@ -7,13 +7,14 @@ r"""Makes speech of many synthetic speakers with Kokoro-82M (Apache-2.0): shards
         --voices package/voices
 
 Nothing of these packages is imported or run; only their data are read. Without --voices there are
-the five Japanese ones of the wheels. A speaker is a voice, or a point between two of one sex and a
-little beyond, timbre and prosody drawn apart; most of their speech is then resampled by a factor of
-the speaker's own: pitch and formants move together as they do with the length of a vocal tract, and
-the model is asked for as much slower or faster speech, so that the pace stays. A speaker is a
-function of --seed, its number and the voices alone, and so is each clip: a run that was stopped
-goes on with the next shard, where it has the same voices, and several processes share the work with
---part 0/2 and --part 1/2.
+the five Japanese ones of the wheels. A speaker is a voice, or a point of a Gaussian with the mean
+and the covariance of the voices of one sex, timbre and prosody drawn apart, the latter of the
+English voices alone; most of their speech is then resampled by a factor of the speaker's own: pitch
+and formants move together as they do with the length of a vocal tract, and the model is asked for
+as much slower or faster speech, so that the pace stays. A speaker is a function of --seed, its
+number and the voices alone, and so is each clip: a run that was stopped goes on with the next
+shard, where it has the same voices, and several processes share the work with --part 0/2 and
+--part 1/2.
 --plain has each voice as it is, for people to measure with who were kept out by --without.
 
 Each shard has MP3s and `{key}.json` with text, duration in seconds, speaker, source, license.
@@ -51,6 +52,7 @@ ALPHABET = {
     "ɚ": "əɹ", "ɐ": "ə", "ɾ": "T", "ʔ": "t", "ᵻ": "ɪ", "ː": "",
 }  # fmt: skip
 MAX_TOKENS = 300
+PLAIN = 0.2  # of the speakers have the timbre, or the prosody, of a voice as it is
 STYLE_SPLIT = 128  # the first half of a style is the decoder's (timbre), the second is prosody's
 
 
@@ -85,21 +87,22 @@ def draw_speaker(seed: int, number: int, names: list[str], plain: bool = False) 
         return Speaker(own[number % len(names)], own[number % len(names)], 1.0, 1.0)
     rng = np.random.default_rng([seed, 1, number])
     sex = "m" if rng.random() < 0.45 else "f"
-    odds = np.array([(n[1] == sex) * (2.5 if n[0] in "ab" else 1.0) for n in names])
-    if not odds.any():
-        odds = np.ones(len(names))
-    odds /= odds.sum()
+    among = np.array([n[1] == sex for n in names])
+    if not among.any():
+        among[:] = True
+    english = among & np.array([n[0] in "ab" for n in names])
 
-    def weights() -> np.ndarray:
-        """A voice; in two of three, moved towards another one or away from it."""
-        voice, other = (own[rng.choice(len(names), p=odds)] for _ in range(2))
-        if np.array_equal(voice, other):  # the same again: from all
-            other = own[rng.integers(len(names))]
-        share = 0.0 if rng.random() < 0.35 else rng.uniform(-0.25, 0.6)
-        return (1 - share) * voice + share * other
+    def weights(among: np.ndarray, spread: float) -> np.ndarray:
+        """A voice; mostly the voices' mean, and of each as much as leaves their covariance."""
+        if rng.random() < PLAIN:
+            return own[rng.choice(np.flatnonzero(among))]
+        count, point = among.sum(), np.zeros(len(names))
+        draw = rng.normal(size=count)
+        point[among] = 1 / count + spread * (draw - draw.mean()) / np.sqrt(count)
+        return point
 
-    timbre = weights()
-    prosody = weights() if rng.random() < 0.4 else timbre
+    timbre = weights(among, 1.0)
+    prosody = weights(english if english.any() else among, 0.7)
     factor = float(np.exp(rng.uniform(np.log(0.84), np.log(1.19))))
     if sex == "f" and factor > 1.1:  # higher than people speak
         factor = 1.21 / factor
@@ -271,7 +274,7 @@ def main(argv: list[str] | None = None) -> int:
     kokoro = Kokoro(a.wheels, a.threads, a.voices, a.only, a.without, decodes=True)
     if a.plain:
         a.first_speaker, a.speakers = 0, len(kokoro.names)
-    voices = {"voices": kokoro.names, "plain": a.plain, "per_shard": a.per_shard}
+    voices = {"voices": kokoro.names, "plain": a.plain, "per_shard": a.per_shard, "draw": 2}
     check_alike(a.out, f"synthetic-{a.seed}", voices)
     index, of = a.part
     seconds, start, shard = 0.0, time.monotonic(), index
