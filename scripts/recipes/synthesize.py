@@ -158,9 +158,9 @@ class Kokoro:
         model: str | bytes = str(path)
         if decodes:
             os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096")  # of some 20 lengths
+            require("torch", "torch").set_num_threads(threads)
             from . import kokoro_decoder
 
-            require("torch", "torch").set_num_threads(threads)
             model, weights = kokoro_decoder.read_export(path)
             self.decoder, self.outputs = kokoro_decoder.Decoder(weights), kokoro_decoder.FRAMES
         self.net = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
