@@ -3,12 +3,13 @@
     nanospeech prepare hear shards/*.tar --out data/heard.csv --whisper base
 
 Whisper always encodes 30 seconds, so a clip of five costs as much as six such clips. Here clips are
-joined with pauses between them, and eight such windows are transcribed at once; the transcript is
-divided between them by aligning it with their texts. A clip in which more than --again of the words
-differ is transcribed again by itself, so that no clip is dropped because of its neighbours. With
-the same recordings and --language, `nanospeech prepare curate --out data --whisper base` then finds
-all of it in data/heard.csv and listens to nothing again. A run that was stopped goes on. What
-cannot be read, or is longer than a window, is left to curate. The last line is the counts as JSON.
+joined with pauses between them, and eight such windows are transcribed at once, without a beam; the
+transcript is divided between them by aligning it with their texts. A clip in which more than
+--again of the words differ is transcribed again by itself, with a beam, so that no clip is dropped
+because of its neighbours. With the same recordings and --language, `nanospeech prepare curate --out
+data --whisper base` then finds all of it in data/heard.csv and listens to nothing again. A run that
+was stopped goes on. What cannot be read, or is longer than a window, is left to curate. The last
+line is the counts as JSON.
 """
 
 from __future__ import annotations

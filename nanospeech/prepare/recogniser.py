@@ -79,7 +79,8 @@ def whisper(name: str) -> Recogniser:
 @cache
 def batched_whisper(name: str) -> Batched:
     """As whisper, of several waves at once: in half the time, as its decoder's weights are read
-    once for all. Without a second try at another temperature where the first is doubtful.
+    once for all. Greedy, without a beam, and without a second try at another temperature where the
+    first is doubtful.
     """
     library = require("faster_whisper", "eval")
     pipeline = library.BatchedInferencePipeline(loaded(name))
@@ -98,6 +99,7 @@ def batched_whisper(name: str) -> Batched:
             language=language,
             clip_timestamps=clips,
             batch_size=BATCH,
+            beam_size=1,
             vad_filter=False,
             without_timestamps=True,
             condition_on_previous_text=False,
