@@ -111,6 +111,11 @@ def as_wav(source: str | Path | bytes, most: float = math.inf) -> io.BytesIO:
                     raise InputError(f"{named(source)} has over {over}; cut it")
                 wav.write(piece.T)
     file.seek(0)
+    at = file.read(128).find(b"PEAK")  # this chunk has the second of writing
+    if at > 0:
+        file.seek(at + 12)
+        file.write(bytes(4))
+    file.seek(0)
     return file
 
 

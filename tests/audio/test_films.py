@@ -254,3 +254,13 @@ def test_older_quicktime_and_tagged_aac_are_read_and_damage_is_no_missing_extra(
     with pytest.raises(InputError) as e:
         audio.read(tmp_path / "c.m4a")
     assert "pip install" not in str(e.value) and "damaged" in str(e.value)
+
+
+def test_the_same_film_has_the_same_bytes_at_any_second(tmp_path):
+    path = tmp_path / "a.m4a"
+    written(path, sweep()[None])
+    found = films.as_wav(path).read()
+    # a PEAK chunk holds, after its size and version, the second in which it was written
+    assert found.count(b"PEAK") == 1
+    assert found[found.index(b"PEAK") + 12 :][:4] == bytes(4)
+    assert len(soundfile.read(films.as_wav(path))[0])
