@@ -70,24 +70,38 @@ class Release:
     voice: Path | None = None  # voices/NAME.safetensors of the voice that speaks, if it has one
     speech: str = MODEL  # the file of the network that speaks: MODEL, or STUDENT
     beside: Release | None = None  # of an imitator: the release that it is in, with all other parts
+    own_vocoder: bool = True  # of an imitator: whether it speaks by its vocoder, if it has one
 
     def of_network(self, network: str) -> Release:
-        """The same, of which "model", "student", "imitator" or "imitator/student" speaks."""
+        """The same, of which one of its networks speaks.
+
+        Args:
+            network: "model", "student", "imitator", "imitator/student" or "imitator/student/named",
+                the imitator's student by this release's vocoder, as in the voices that it names.
+        """
         if network == "model":
             return self
         if network == "student":
             return self.student()
-        return self.imitator().student() if network == "imitator/student" else self.imitator()
+        imitator = self.imitator()
+        if network == "imitator":
+            return imitator
+        student = imitator.student()
+        return student.named() if network == "imitator/student/named" else student
 
     def student(self) -> Release:
-        """The same, of which the student speaks; MODEL is then its name.
+        """The same, of which the student speaks; MODEL is then its name."""
+        return dataclasses.replace(self, config=self.config.as_student(), speech=STUDENT)
 
-        An imitator's student speaks by the vocoder of the release that it is in.
+    def named(self) -> Release:
+        """The same by the vocoder of the release that this imitator is in.
+
+        That one was trained on mels of the release's voices, and the imitator's on those of
+        recordings.
         """
-        config = self.config.as_student()
-        if self.beside is not None:
-            config = dataclasses.replace(config, vocoder=self.beside.config.vocoder)
-        return dataclasses.replace(self, config=config, speech=STUDENT)
+        assert self.beside is not None
+        config = dataclasses.replace(self.config, vocoder=self.beside.config.vocoder)
+        return dataclasses.replace(self, config=config, own_vocoder=False)
 
     def imitator(self) -> Release:
         """The release of the imitator, with this one's vocoder if it has none; not packed here.
@@ -138,7 +152,7 @@ class Release:
 
     def owns(self, name: str) -> bool:
         """Whether an imitator has the part itself: its network, and maybe a vocoder for it."""
-        vocoder = name == VOCODER and self.speech == MODEL
+        vocoder = name == VOCODER and self.own_vocoder
         return name == MODEL or (vocoder and sharded.there(self.folder / VOCODER))
 
     def files(self, name: str) -> list[Path]:

@@ -15,7 +15,8 @@ def network_for(release: Release, voice: Voice | None, options: SampleOptions) -
     """The network for a voice, None: a recording; a name for Release.of_network.
 
     An imitator speaks after recordings and in the voices that are no more than one, and a student,
-    the model's or the imitator's, as it was taught to.
+    the model's or the imitator's, as it was taught to. The imitator's student speaks by the
+    imitator's vocoder, but by the model's in the voices that it names.
 
     Raises:
         CheckpointError: the imitator is not there, or of other mels.
@@ -24,7 +25,9 @@ def network_for(release: Release, voice: Voice | None, options: SampleOptions) -
         options = replace(options, cfg_strength=voice.settings.cfg_strength)
     if (voice is None or voice.is_recording) and release.config.imitator:
         own = release.imitator().config
-        return "imitator/student" if student_speaks(own, voice, options) else "imitator"
+        if not student_speaks(own, voice, options):
+            return "imitator"
+        return "imitator/student/named" if is_named(own, voice) else "imitator/student"
     return "student" if student_speaks(release.config, voice, options) else "model"
 
 
@@ -37,7 +40,7 @@ def student_speaks(config: ModelConfig, voice: Voice | None, options: SampleOpti
     student = config.student
     if student is None:
         return False
-    named = voice is not None and voice.name in student.voices
+    named = is_named(config, voice)
     if config.imitates:
         all_of_them = not student.voices and not student.begins
         known = all_of_them or named or options.steps is not None
@@ -45,6 +48,11 @@ def student_speaks(config: ModelConfig, voice: Voice | None, options: SampleOpti
     else:
         known = voice is not None and named and not voice.is_recording
     return known and checks.taught(config.as_student(), options)
+
+
+def is_named(config: ModelConfig, voice: Voice | None) -> bool:
+    """Whether the student was taught a voice by its name."""
+    return voice is not None and config.student is not None and voice.name in config.student.voices
 
 
 def check_itself(release: Release, voice: Voice | None) -> None:

@@ -355,7 +355,7 @@ def test_a_student_of_some_recordings_speaks_after_others_where_its_steps_are_as
     own = json.loads((folder / "imitator" / "config.json").read_text())["student"]
     change(folder / "imitator", student=own | {"voices": ["tone"]})
     engine = load_engine(folder, backend, "cpu", "float32")
-    assert Speaker(engine, "tone", seed=1).network == "imitator/student"
+    assert Speaker(engine, "tone", seed=1).network == "imitator/student/named"
     for given in ({"voice": "anna"}, RECORDED):
         speaker = Speaker(engine, seed=1, **given)
         assert speaker.network == "imitator"

@@ -15,26 +15,32 @@ from safetensors.numpy import save_file
 
 from convert import convert
 from convert.vocoder import read_vocoder
-from nanospeech.config import StudentConfig, VocoderConfig
+from nanospeech.config import SampleOptions, StudentConfig, VocoderConfig
 from nanospeech.publish.push import RELEASE_FILES
 from nanospeech.release.folder import VOCODER, load_config, open_release
 from nanospeech.release.tensors import read_tensors
+from nanospeech.speech.speaker import Speaker
 from nanospeech_onnx.export import export
 from nanospeech_torch.vocoder import Vocos
 from tests.conftest import TONE_TEXT, tone
+from tests.release.test_imitator import RECORDED, TEXT, change, said
 from tests.release.test_imitator import both as both
-from tests.release.test_imitator import change, said
+from tests.release.test_imitator import fast as fast
 
 
 @pytest.fixture
 def own_vocoder(both, tmp_path) -> Path:
     """The release, whose imitator has a vocoder of half the changes over frequencies."""
     folder = Path(shutil.copytree(both[0], tmp_path / "own vocoder"))
+    give_own_vocoder(folder)
+    return folder
+
+
+def give_own_vocoder(folder: Path) -> None:
     tensors = read_tensors(folder / VOCODER)
     changed = {**tensors, "head.out.weight": tensors["head.out.weight"] / 2}
     save_file(changed, folder / "imitator" / VOCODER)
     change(folder / "imitator", vocoder=json.loads((folder / "config.json").read_text())["vocoder"])
-    return folder
 
 
 def test_an_imitator_may_have_a_vocoder_of_its_own(both, own_vocoder, tmp_path, backend, engine_of):
@@ -49,15 +55,41 @@ def test_an_imitator_may_have_a_vocoder_of_its_own(both, own_vocoder, tmp_path, 
     assert engine.modules.keys() == {own_vocoder / VOCODER, own_vocoder / "imitator" / VOCODER}
 
 
-def test_an_imitators_student_speaks_by_the_models_vocoder(own_vocoder):
-    own = own_vocoder / "imitator"
-    imitator = open_release(own_vocoder).imitator()
-    assert imitator.path(VOCODER) == own / VOCODER
-    taught = dataclasses.replace(imitator.config, student=StudentConfig(steps=4))
-    student = dataclasses.replace(imitator, config=taught).student()
-    assert student.path(VOCODER) == own_vocoder / VOCODER
-    assert student.config.vocoder == load_config(own_vocoder).vocoder
-    assert student.has(VOCODER) and imitator.has(VOCODER)
+def test_an_imitators_student_speaks_by_the_models_vocoder_in_the_voices_it_names(own_vocoder):
+    own, given = own_vocoder / "imitator", load_config(own_vocoder).vocoder
+    deeper = dataclasses.replace(given, num_layers=given.num_layers + 1)
+    found = open_release(own_vocoder).imitator()
+    taught = dataclasses.replace(found.config, student=StudentConfig(steps=4), vocoder=deeper)
+    imitator = dataclasses.replace(found, config=taught)
+    student = imitator.student()
+    for network in (imitator, student):
+        assert network.path(VOCODER) == own / VOCODER and network.has(VOCODER)
+        assert network.config.vocoder == deeper
+    assert student.named().path(VOCODER) == own_vocoder / VOCODER
+    assert student.named().config.vocoder == given and student.named().has(VOCODER)
+
+
+def test_which_vocoder_a_students_speech_has(fast, tmp_path, backend, engine_of):
+    """The model's in voices that the student names, the imitator's after other recordings."""
+    usual, folder = (Path(shutil.copytree(fast[0], tmp_path / name)) for name in ("usual", "own"))
+    for place in (usual, folder):
+        (place / "voices" / "tone.json").write_text('{"imitated": true}')
+        student = json.loads((place / "imitator" / "config.json").read_text())["student"]
+        change(place / "imitator", student=student | {"voices": ["tone"]})
+    give_own_vocoder(folder)
+    for given, network in (
+        ({"voice": "tone"}, "imitator/student/named"),
+        (RECORDED, "imitator/student"),
+    ):
+        waves = []
+        for place in (usual, folder):
+            speaker = Speaker(
+                engine_of(place, backend), seed=1, options=SampleOptions(steps=4), **given
+            )
+            assert speaker.network == network
+            waves.append(speaker.speak(TEXT).wave)
+        difference = np.abs(waves[0] - waves[1]).max()
+        assert difference < 1e-5 if given is not RECORDED else difference > 1e-2
 
 
 def test_converting_keeps_an_imitators_own_vocoder(both, own_vocoder, tmp_path):
