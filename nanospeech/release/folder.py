@@ -87,13 +87,13 @@ class Release:
         if network == "imitator":
             return imitator
         student = imitator.student()
-        return student.named() if network == "imitator/student/named" else student
+        return student.with_release_vocoder() if network == "imitator/student/named" else student
 
     def student(self) -> Release:
         """The same, of which the student speaks; MODEL is then its name."""
         return dataclasses.replace(self, config=self.config.as_student(), speech=STUDENT)
 
-    def named(self) -> Release:
+    def with_release_vocoder(self) -> Release:
         """The same by the vocoder of the release that this imitator is in.
 
         That one was trained on mels of the release's voices, and the imitator's on those of
