@@ -156,7 +156,8 @@ def joined(first: dict, second: dict) -> dict:
     A reference without its words makes the item "wordless" up to the seam.
     """
     mel = np.concatenate([first["mel"], second["mel"]])
-    return {
+    poor = {"heard": first["heard"]} if "heard" in first else {}
+    return poor | {
         "key": f"{first['key']}+{second['key']}",
         "text": f"{first['text']} {second['text']}".strip(),
         "texts": (first["text"], second["text"]),
