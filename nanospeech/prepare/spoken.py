@@ -8,14 +8,12 @@ r"""Spoken mels: what a model makes of texts, as shards to distil it from.
 A student learns where its teacher goes, so that no recordings are needed: texts are enough, spoken
 in each of the teacher's voices after the voice's own prompt, as it will be asked to; or, by a
 teacher that imitates, after --recordings, whose speakers take turns. --as-heard has whoever speaks
-for users speak, students and imitators too: mels to train a vocoder on. Writes tars of {key}.npy,
-the mel as float16; {key}.ref.npy, the prompt's, which training puts before it; and {key}.json with
-the text, the voice as "speaker" and the prompt's words as "ref_text". --poor-prompts also writes,
-for some clips, the prompt's mel as of a noisy or narrow copy of the recording, {key}.heard.npy:
-after it `nanospeech train robust` learns to speak as after the recording itself. Lines that are
-more than one chunk, and those of --exclude, are left out, and counted on standard error. After an
-interruption the same command goes on after the last whole shard, unless it is to --overwrite. The
-last line is one JSON document.
+for users speak, students and imitators too: mels to train a vocoder on. Writes tars of
+{key}.npy, the mel as float16; {key}.ref.npy, the prompt's, which training puts before it; and
+{key}.json with the text, the voice as "speaker" and the prompt's words as "ref_text". Lines that
+are more than one chunk, and those of --exclude, are left out, and counted on standard error. After
+an interruption the same command goes on after the last whole shard, unless it is to --overwrite.
+The last line is one JSON document.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -44,7 +41,6 @@ from nanospeech.errors import InputError
 from nanospeech.load import pick_backend, start
 from nanospeech.output import OutputOptions
 from nanospeech.release.folder import open_release
-from nanospeech.release.prompt import make_prompt
 from nanospeech.release.tensors import digest
 from nanospeech.release.voices import model_voices
 from nanospeech.speech.chunks import sample
@@ -53,36 +49,12 @@ from nanospeech.speech.speaker import Speaker
 
 from .choose_prompts import of_each
 from .made import made_shards
-from .poor import fitted, poor
 from .shards import OVERWRITE, npy, plain_key
 
 PACES = 0.85, 1.15  # speeds of clips
 SECONDS = 1.5, 12.0  # of the recordings that are imitated
 SIZE = 200  # clips of a shard
 REASONS = 5  # that are told why clips were left out, the commonest
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """Who speaks a clip, the words of the prompt, and the recording where it is one."""
-
-    speaker: Speaker
-    said: str
-    recording: np.ndarray | None = None
-
-    def heard_poorly(self, rng: np.random.Generator) -> np.ndarray | None:
-        """The prompt's mel as of a poor recording, prepared as users' are: (N, M) of its frames.
-
-        Returns:
-            None where it cannot be heard any more, or its beginning cannot.
-        """
-        assert self.recording is not None
-        engine, frames = self.speaker.engine, len(self.speaker.prompt.mel)
-        try:
-            wave = finished(poor(self.recording, rng), [])
-            return fitted(make_prompt(wave, "", engine.config, engine.tokenizer).mel, frames)
-        except InputError:
-            return None
 
 
 class Voices:
@@ -98,11 +70,11 @@ class Voices:
         self.names = list(names)
         self.speakers = {name: Speaker(engine, name, seed=0, output=output) for name in names}
 
-    def speaker(self, name: str, rng: np.random.Generator) -> Spoken:
-        """One that speaks in a voice."""
+    def speaker(self, name: str, rng: np.random.Generator) -> tuple[Speaker, str]:
+        """One that speaks in a voice, and the words of its prompt."""
         speaker = self.speakers[name]
         assert speaker.voice is not None
-        return Spoken(speaker, speaker.voice.text)
+        return speaker, speaker.voice.text
 
 
 class Recordings:
@@ -134,8 +106,8 @@ class Recordings:
             raise InputError(f"{', '.join(map(str, paths))}: all speakers are left out")
         self.names = sorted(self.of)
 
-    def speaker(self, name: str, rng: np.random.Generator) -> Spoken:
-        """One that imitates some recording of a speaker, prepared as users' are.
+    def speaker(self, name: str, rng: np.random.Generator) -> tuple[Speaker, str]:
+        """One that imitates some recording of a speaker, prepared as users' are, and its words.
 
         Raises:
             BadAudio: the recording is unreadable, silent, too short or too long.
@@ -145,8 +117,7 @@ class Recordings:
         said = written_out(recording, self.engine.tokenizer).text
         wave, _ = decode(recording.audio.read(), *SECONDS)
         prompt = finished(wave, [])
-        speaker = Speaker(self.engine, None, prompt, said, seed=0, output=self.output)
-        return Spoken(speaker, said, prompt)
+        return Speaker(self.engine, None, prompt, said, seed=0, output=self.output), said
 
 
 def read_lines(path: Path, excluded: list[Path]) -> list[str]:
@@ -207,8 +178,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             text = texts[rng.integers(len(texts))]
             seed, pace = int(rng.integers(2**31)), float(rng.uniform(*PACES))
             try:
-                chosen = voices.speaker(name, rng)
-                who = chosen.speaker
+                who, said = voices.speaker(name, rng)
                 who.speed = pace
                 part, *more = who.parts(text)
                 if more:
@@ -220,13 +190,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 kind = f"its recording is {e.args[0]}" if isinstance(e, BadAudio) else str(e)
                 left_out[kind] += 1
                 continue
-            about: dict[str, Any] = {"text": part.text, "speaker": name}
-            about["ref_text"] = chosen.said
+            about: dict[str, Any] = {"text": part.text, "speaker": name, "ref_text": said}
             about["target_duration"] = len(mel) / engine.config.audio.frame_rate
             files = {"npy": npy(mel), "ref.npy": npy(who.prompt.mel)}
-            if rng.random() < args.poor_prompts:
-                heard = chosen.heard_poorly(rng)
-                files |= {"heard.npy": npy(heard)} if heard is not None else {}
             writer.add(key, files | {"json": json.dumps(about).encode()})
             clips[name] += 1
             seconds[name] += about["target_duration"]
@@ -257,14 +223,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--without", nargs="*", default=[], help="speakers that are not imitated")
     p.add_argument(
-        "--poor-prompts",
-        type=float,
-        default=0.0,
-        metavar="SHARE",
-        help="of clips, whose prompt is also written as of a noisy or narrow recording, for"
-        " nanospeech train robust (0; best 0.7)",
-    )
-    p.add_argument(
         "--as-heard",
         action="store_true",
         help="not by the model itself, but by the network that speaks for users, maybe a student",
@@ -285,10 +243,6 @@ def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     if args.clips < 1:
         raise InputError(f"--clips is {args.clips}; choose at least 1")
-    if not 0 <= args.poor_prompts <= 1:
-        raise InputError(f"--poor-prompts is {args.poor_prompts}; choose 0 to 1, best 0.7")
-    if args.poor_prompts and not args.recordings:
-        raise InputError("--poor-prompts is for --recordings, which are made noisy or narrow")
     print(json.dumps(run(args)))
     return 0
 

@@ -27,24 +27,20 @@ from nanospeech_torch.train.data.latents import EchoLossConfig
 from nanospeech_torch.train.loop.config import LogConfig, TrainConfig
 from nanospeech_torch.train.objectives.distill_config import DistillConfig
 from nanospeech_torch.train.objectives.listening import ListeningConfig
-from nanospeech_torch.train.objectives.robust import RobustConfig
 from nanospeech_torch.train.objectives.understood import UnderstoodConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig
 from nanospeech_torch.train.scale.mesh import ParallelConfig
 from nanospeech_torch.train.scale.speed import SpeedConfig
 
-MODELS = (
-    "speech", "echo", "distilled", "understood", "robust", "listener", "duration", "vocoder"
-)  # fmt: skip
-TAUGHT = ("distilled", "understood", "robust", "listener")  # by a teacher
+MODELS = ("speech", "echo", "distilled", "understood", "listener", "duration", "vocoder")
+TAUGHT = ("distilled", "understood", "listener")  # by a teacher
 PRECISIONS = ("no", "bf16", "fp16")
 PARTS = {  # sections that are of a kind of model, its sizes first
     "speech": ("dit", "loss"),
     "echo": ("echo", "echo_loss"),
     "distilled": ("distill", "ear", "loss"),
     "understood": ("understood", "ear", "loss"),
-    "robust": ("robust", "loss"),
     "listener": ("listener", "listening", "loss"),
     "duration": ("duration",),
     "vocoder": ("vocoder", "vocoder_loss"),
@@ -105,8 +101,7 @@ class RunConfig:
 
     model: str = option(
         "speech",
-        "what is trained: speech, echo, distilled, understood, robust, listener, duration or"
-        " vocoder",
+        "what is trained: speech, echo, distilled, understood, listener, duration or vocoder",
     )
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
     initial: str | None = option(
@@ -120,7 +115,7 @@ class RunConfig:
     )
     teacher: str | None = option(
         None,
-        "release folder whose speech model a distilled, understood or robust one learns of and"
+        "release folder whose speech model a distilled one, or one to be understood, learns of and"
         " starts as; or whose aligner places the tokens that a listener hears",
     )
     total_steps: int = option(100_000, "optimiser steps")
@@ -139,7 +134,6 @@ class RunConfig:
     loss: LossConfig = section(LossConfig)
     distill: DistillConfig = section(DistillConfig)
     understood: UnderstoodConfig = section(UnderstoodConfig)
-    robust: RobustConfig = section(RobustConfig)
     ear: EarConfig = section(EarConfig)
     listening: ListeningConfig = section(ListeningConfig)
     echo_loss: EchoLossConfig = section(EchoLossConfig)
@@ -166,7 +160,7 @@ class RunConfig:
             raise InputError(
                 f"model is {self.model} and teacher {self.teacher!r}; a distilled model is made of"
                 " a teacher, a release folder (--set teacher=FOLDER), and so is a listener and a"
-                " model that learns to be understood, or robust; no other is"
+                " model that learns to be understood; no other is"
             )
         if self.model == "understood" and not self.understood.listener:
             raise InputError(

@@ -51,7 +51,6 @@ from .initial import float_weights, grown, load_objective
 from .scale import estimate
 from .students import (
     build_listener,
-    build_robust,
     build_student,
     build_understood,
     find_teacher,
@@ -64,7 +63,6 @@ TRAINERS: dict[str, type[Trainer]] = {
     "echo": EchoTrainer,
     "distilled": NanospeechTrainer,
     "understood": NanospeechTrainer,
-    "robust": NanospeechTrainer,
     "duration": DurationTrainer,
     "listener": Trainer,
     "vocoder": VocoderTrainer,
@@ -109,8 +107,6 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
         return build_student(config)
     if config.model == "understood":
         return build_understood(config)
-    if config.model == "robust":
-        return build_robust(config)
     if config.model == "listener":
         return build_listener(config)
     assert tokenizer is not None
@@ -287,7 +283,7 @@ def train_options(config: RunConfig, **more: Any) -> TrainOptions:
 
 def dry_run(config: RunConfig) -> str:
     """Sizes, work and memory of a run; allocates no weights and reads its vocabulary alone."""
-    if config.model in ("distilled", "understood", "robust"):
+    if config.model in ("distilled", "understood"):
         release = find_teacher(config)
         dit = release.config.dit
         if config.model == "distilled":

@@ -1,5 +1,4 @@
-"""Students: builds what learns of a teacher: a distilled model, one to be understood, a robust
-one, a listener.
+"""Students: builds what learns of a teacher: a distilled model, one to be understood, a listener.
 
 Trains nothing.
 """
@@ -27,7 +26,6 @@ from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.objectives.distill_config import ALL
 from nanospeech_torch.train.objectives.distill_end import DistilledEnd
 from nanospeech_torch.train.objectives.listening import Listening
-from nanospeech_torch.train.objectives.robust import Robust
 from nanospeech_torch.train.objectives.text_aligner import TextAligner
 from nanospeech_torch.train.objectives.understood import Understood
 
@@ -124,20 +122,6 @@ def build_understood(config: RunConfig) -> Understood:
     network = copy.deepcopy(before.transformer)
     parts = network, release.config, before.transformer, listeners, c, before.tokenizer
     return Understood(*parts, config.loss, config.ear, config.train.seed)
-
-
-def build_robust(config: RunConfig) -> Robust:
-    """A speech model that begins as its teacher, which hears good recordings.
-
-    Raises:
-        InputError: see find_teacher; or the run splits its model.
-    """
-    check_whole(config, "a model that learns to be robust")
-    release = find_teacher(config)
-    before = load_objective(release)
-    network = copy.deepcopy(before.transformer)
-    parts = network, release.config, before.transformer, config.robust, before.tokenizer
-    return Robust(*parts, config.loss, config.train.seed)
 
 
 def earlier_student(folder: str, wanted: DiTConfig) -> dict[str, Tensor]:

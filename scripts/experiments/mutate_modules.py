@@ -15,7 +15,6 @@ STUDENTS = [f"tests/train/test_{n}.py" for n in ("distill", "distill_voices", "p
 UNDERSTOOD = [
     f"tests/train/test_{n}.py" for n in ("listener", "understood", "gradients", "profile")
 ]
-ROBUST = ["tests/train/test_robust.py", *UNDERSTOOD]
 VOCODER = [
     f"tests/train/test_{n}.py" for n in ("golden_vocoder", "gradients", "vocoder_gan", "profile")
 ]
@@ -41,8 +40,6 @@ MODULES = {
     "end": (f"{TRAIN}/objectives/distill_end.py", [*STUDENTS, *UNDERSTOOD]),
     "taught": (f"{TRAIN}/objectives/taught.py", [*STUDENTS, *UNDERSTOOD]),
     "understood": (f"{TRAIN}/objectives/understood.py", UNDERSTOOD),
-    "anchored": (f"{TRAIN}/objectives/anchored.py", ROBUST),
-    "robust": (f"{TRAIN}/objectives/robust.py", ROBUST),
     "listening": (f"{TRAIN}/objectives/listening.py", UNDERSTOOD),
     "ear": (f"{TRAIN}/objectives/ear.py", UNDERSTOOD),
     "vocoder": (f"{TRAIN}/objectives/vocoder_gan.py", VOCODER),

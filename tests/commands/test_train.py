@@ -181,7 +181,7 @@ def test_a_run_can_start_from_a_smaller_model_which_it_does_not_change(config, t
         ("data.shards=[/nowhere/*.tar]", "; nanospeech prepare shards makes some"),
         (
             "model=voice",
-            "choose from speech, echo, distilled, understood, robust, listener, duration, vocoder",
+            "choose from speech, echo, distilled, understood, listener, duration, vocoder",
         ),
         ("data.tokenizer=chars", "vocab.txt"),
         ("total_steps", "should be KEY=VALUE"),

@@ -26,7 +26,6 @@ from nanospeech_torch.train.objectives.distill_config import DistillConfig
 from nanospeech_torch.train.objectives.distill_end import DistilledEnd
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.flow import Nanospeech
-from nanospeech_torch.train.objectives.robust import Robust, RobustConfig
 from nanospeech_torch.train.objectives.understood import Understood, UnderstoodConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
 from nanospeech_torch.train.scale import estimate, profile
@@ -127,11 +126,6 @@ def test_flops_of_learning_to_be_understood_are_those_that_torch_counts(patch_si
     model.ear.turn = int(wide)
     assert model.flops(batch) == pytest.approx(counted(model, batch), rel=0.005)
     assert model.flops(batch) > 2 * profile.train_flops(config, 2, 151, 24)
-    poor = dataclasses.replace(batch, heard=batch.mel[:, :20] + 1)
-    parts = DiT(config), ModelConfig(dit=config), DiT(config), RobustConfig(wordless=1.0), None
-    alone = Robust(*parts).train()
-    alone.begin_step(0, 1.0)
-    assert alone.flops(batch) == pytest.approx(counted(alone, poor), rel=0.005)
 
 
 @pytest.mark.parametrize("patch_size", [pytest.param(1, marks=pytest.mark.slow), 2])

@@ -161,9 +161,9 @@ def test_estimates_are_at_these_times():
     model = understood(Teacher("aligned", 2, 0.9), Teacher("aligned", 2, 0.7), 2, 1.0, steps=4)
     moved = replace(batch, time=model.times(batch.time))
     assert not torch.equal(moved.time, batch.time)
-    model.grid = 0.0
+    model.understood = replace(model.understood, grid=0.0)
     want = numbers(model(moved))
-    model.grid = 1.0
+    model.understood = replace(model.understood, grid=1.0)
     assert numbers(model(batch)) == want
 
 

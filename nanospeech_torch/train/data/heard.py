@@ -54,20 +54,15 @@ def warped(mel_NM: np.ndarray, stretch: float, sample_rate: int) -> np.ndarray:
 def coloured(mel_NM: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
     """The log mel as through another room, microphone or mouth: a smooth curve over the bands.
 
-    A prompt and what follows it are coloured alike.
+    A prompt and what follows it are coloured alike. The curve is six cosines over the bands with
+    normal weights, `strength` nats the first and 1/k of it the k-th; it leaves the mean as it is.
     """
-    return mel_NM + colour(mel_NM.shape[1], strength, rng).astype(mel_NM.dtype)
-
-
-def colour(bands: int, strength: float, rng: np.random.Generator) -> np.ndarray:
-    """A smooth random curve over the bands, float64 (M,): six cosines with normal weights.
-
-    `strength` nats the first and 1/k of it the k-th; it leaves the mean as it is.
-    """
+    bands = mel_NM.shape[1]
     place = (np.arange(bands) + 0.5) / bands
     orders = np.arange(1, 7)
     weights = rng.standard_normal(6) * strength / orders
-    return weights @ np.cos(np.pi * orders[:, None] * place)
+    curve = weights @ np.cos(np.pi * orders[:, None] * place)
+    return mel_NM + curve.astype(mel_NM.dtype)
 
 
 def disturbance(frames: int, bands: int, ear: EarConfig, rng: np.random.Generator) -> np.ndarray:

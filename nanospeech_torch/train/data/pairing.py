@@ -156,8 +156,7 @@ def joined(first: dict, second: dict) -> dict:
     A reference without its words makes the item "wordless" up to the seam.
     """
     mel = np.concatenate([first["mel"], second["mel"]])
-    poor = {"heard": first["heard"]} if "heard" in first else {}
-    return poor | {
+    return {
         "key": f"{first['key']}+{second['key']}",
         "text": f"{first['text']} {second['text']}".strip(),
         "texts": (first["text"], second["text"]),

@@ -24,7 +24,7 @@ from . import clips
 from .batch import Batch, EarConfig, LossConfig
 from .batches import Batches, BatchPlan, Loaded, Prefetch, StreamOptions
 from .clips import AUDIO_KEYS, Skip
-from .heard import colour, disturbance, in_room, narrowed, spoiled, warped
+from .heard import coloured, disturbance, in_room, narrowed, spoiled, warped
 from .pairing import joined
 from .stream_state import StreamState
 
@@ -199,17 +199,15 @@ class SpeechBatches(Batches):
             return None
         if self.loss.warp and rng.random() < 0.5:
             stretch = np.exp(rng.uniform(-1, 1) * np.log1p(self.loss.warp))
-            item = changed(item, lambda m: warped(m, float(stretch), self.audio.sample_rate))
+            item = {**item, "mel": warped(item["mel"], float(stretch), self.audio.sample_rate)}
         if self.loss.colour and rng.random() < 0.5:
-            curve = colour(item["mel"].shape[1], self.loss.colour, rng)
-            item = changed(item, lambda m: m + curve.astype(m.dtype))
-        if self.loss.room and "heard" not in item and rng.random() < self.loss.room:
+            item = {**item, "mel": coloured(item["mel"], self.loss.colour, rng)}
+        if self.loss.room and rng.random() < self.loss.room:
             item = {**item, "mel": in_room(item["mel"], self.audio, rng)}
-        if "seam" in item and "heard" not in item:
-            if self.loss.spoil and rng.random() < self.loss.spoil:
-                item = {**item, "heard": spoiled(item["mel"][: item["seam"]], self.audio, rng)}
-            elif self.loss.band and rng.random() < self.loss.band:
-                item = {**item, "heard": narrowed(item["mel"][: item["seam"]], self.audio, rng)}
+        if self.loss.spoil and "seam" in item and rng.random() < self.loss.spoil:
+            item = {**item, "heard": spoiled(item["mel"][: item["seam"]], self.audio, rng)}
+        elif self.loss.band and "seam" in item and rng.random() < self.loss.band:
+            item = {**item, "heard": narrowed(item["mel"][: item["seam"]], self.audio, rng)}
         return {**item, "ids": ids, "rng": rng}
 
     def collate(
@@ -303,11 +301,6 @@ class SpeechBatches(Batches):
         if self.ear:  # last, so that the other draws are those without a listener
             found["disturbance"] = disturbance(frames, self.audio.n_mels, self.ear, rng)
         return found
-
-
-def changed(item: dict, change: Callable[[np.ndarray], np.ndarray]) -> dict:
-    """An item whose mel is changed, and what is heard of its prompt alike."""
-    return {**item, **{name: change(item[name]) for name in ("mel", "heard") if name in item}}
 
 
 def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch:

@@ -1,6 +1,6 @@
 """Taught: what a model that learns of a teacher's velocities is given, and how guidance is added.
 
-No losses; see distill.py and anchored.py.
+No losses; see distill.py and understood.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Understood: a speech model that learns to be understood, and to sound as before.
 
-A frozen listener hears its guided estimate of the end (anchored.py), as a student's end in
-distill_end.py, and gradients go through both of its forwards, with prompt and text and without.
-Both estimates are to stay what they were.
+Between noise and a clip it estimates where its way ends, with the guidance that it speaks with. A
+frozen listener hears the estimate, as a student's end in distill_end.py, and gradients go through
+both of its forwards, with prompt and text and without. Both estimates are to stay what they were:
+the teacher is the model before.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from nanospeech.config import ModelConfig, option
+from nanospeech.engine.sampling import time_grid
 from nanospeech.errors import InputError
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.listener import Listener
@@ -22,10 +24,10 @@ from nanospeech_torch.train.data.batch import Batch, EarConfig, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
 
-from .anchored import GRID, Anchored
 from .base import Sums
 from .distill_config import check_folders
 from .ear import Ear
+from .taught import Given, Taught
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,11 @@ class UnderstoodConfig:
         " list of several, one of which hears each step",
     )
     words: float = option(0.05, "weight of the cross entropy of what the listener hears")
-    grid: float = option(0.6, GRID)
+    grid: float = option(
+        0.6,
+        "share of the times at which the teacher's solver evaluates, each as often as the step that"
+        " follows is long; the others are uniform",
+    )
 
     def __post_init__(self):
         check_folders("understood.listener", self.listener)
@@ -48,7 +54,7 @@ class UnderstoodConfig:
             raise InputError(f"understood.words is {self.words}; choose 0 or more, best 0.05")
 
 
-class Understood(Anchored):
+class Understood(Taught):
     """A speech model with its losses: what it was, and what a listener hears.
 
     Args:
@@ -73,16 +79,25 @@ class Understood(Anchored):
         ear: EarConfig | None = None,
         seed: int = 0,
     ):
-        super().__init__(transformer, teacher, network, tokenizer, loss, understood.grid)
+        super().__init__(transformer, teacher, tokenizer, loss)
         self.understood = understood
+        self.before = (network.requires_grad_(False).eval(),)  # a tuple: not a part of this model
         self.ear = Ear(listeners, teacher.postfilter, ear, seed)
 
+    @property
+    def guided(self) -> bool:
+        """The average teaches nothing."""
+        return False
+
     def flops(self, batch: Batch) -> int:
-        """Of both networks, and of the listener."""
-        return super().flops(batch) + self.ear.flops(batch)
+        """Of both networks with and without conditions, gradients through one, and the listener."""
+        return self.flops_of(batch, learned=2, given=2) + self.ear.flops(batch)
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0, "words": self.understood.words}
+
+    def teachers(self) -> tuple[DiT, ...]:
+        return self.before
 
     def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
         return super().counts(batch, phase) | {"words": self.ear.count(batch)}
@@ -100,12 +115,37 @@ class Understood(Anchored):
     def forward(self, batch: Batch) -> Sums:
         """Sums and counts of the squared change of both estimates, and of what is heard."""
         batch = replace(batch, time=self.times(batch.time))
-        given = self.given_by(self.transformer, batch)
-        state = self.state(given)
+        given, time = self.given_by(self.transformer, batch), batch.time[:, None, None]
+        state = (1 - time) * given.noise_BNM + time * given.mel_BNM
         with torch.no_grad():
             before = self.estimates(self.before[0].to(state.device), given, state)
-        now = self.estimates(self.transformer, given, state)
+        guided, free = self.estimates(self.transformer, given, state)
+        changes = torch.stack([guided - before[0], free - before[1]])
+        error = changes.square().mean(-1).sum(0)
+        learned = given.learned_BN
         return {
-            "flow": self.change(given, now, before),
-            "words": self.ear.words(given, now[0], self.training),
+            "flow": (error.masked_fill(~learned, 0).sum(), learned.sum()),
+            "words": self.ear.words(given, guided, self.training),
         }
+
+    def times(self, time_B: Tensor) -> Tensor:
+        """Times (B,) of estimates: of `understood.grid` of uniform ones, the solver's stop before.
+
+        So each stop comes as often as the step that follows it is long.
+        """
+        if not (share := self.understood.grid):
+            return time_B
+        stops = torch.tensor(time_grid(self.about.steps), device=time_B.device)
+        solver = stops[torch.bucketize(time_B / share, stops[1:-1])]
+        return torch.where(time_B <= share, solver, (time_B - share) / (1 - share))
+
+    def estimates(self, network: DiT, given: Given, state_BNM: Tensor) -> tuple[Tensor, Tensor]:
+        """The mels (B, N, M) at which a network sees its way end: guided, without prompt and text.
+
+        The times are those of the batch given.
+        """
+        time_B = given.batch.time
+        strength_B = torch.full_like(time_B, self.about.cfg_strength)
+        guided, free = self.velocities_by(network, given, strength_B)(time_B, state_BNM)
+        rest = (1 - time_B)[:, None, None]
+        return state_BNM + rest * guided, state_BNM + rest * free
