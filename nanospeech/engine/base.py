@@ -79,6 +79,11 @@ class Engine(Shared, Conditioning):
         return self.whole.config.student is not None or self.whole.config.imitator
 
     @property
+    def reads(self) -> tuple[Path, Path | None]:
+        """The files of the network that samples: its own, and that of the voice's changes."""
+        return self.release.path(MODEL), self.release.voice
+
+    @property
     def dit(self) -> Any:
         """The network that samples."""
         if self._dit is None:
@@ -120,7 +125,11 @@ class Engine(Shared, Conditioning):
             other.release, other.config, other._dit = release, release.config, None
             other.tokenizer, other.paths, other.speaks = release.tokenizer, {}, network
             if network != "model" or not self.waits:
-                other.load_network()
+                made = self.voice_engines.values()
+                if (twin := next((e for e in made if e.reads == other.reads), None)) is None:
+                    other.load_network()
+                else:  # a student by two vocoders is one network
+                    other._dit, other.compiled = twin.dit, twin.compiled
             self.voice_engines[key] = other
         return self.voice_engines[key]
 

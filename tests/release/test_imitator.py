@@ -363,6 +363,10 @@ def test_a_student_of_some_recordings_speaks_after_others_where_its_steps_are_as
             speaker.use(SampleOptions(steps=steps))
             assert speaker.network == name
     assert Speaker(engine, "other", options=SampleOptions(steps=4)).network == "model"
+    named, student, itself = (
+        engine.with_voice(None, f"imitator{name}") for name in ("/student/named", "/student", "")
+    )
+    assert named is not student and named.dit is student.dit is not itself.dit  # read once
 
 
 @pytest.fixture(scope="module")
