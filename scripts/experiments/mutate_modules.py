@@ -25,6 +25,16 @@ SEGMENTS = [f"tests/train/test_{n}.py" for n in ("segments", "golden_vocoder")]
 MARKUP = "tests/text/test_markup.py"
 WORDS = [f"tests/speech/test_{n}.py" for n in ("words", "marked")]
 WAVES = [f"tests/audio/test_{n}.py" for n in ("audio", "refused", "sinks", "films")]
+RECORDED = [
+    "tests/speech/test_reference.py",
+    *(f"tests/audio/test_{n}.py" for n in ("rumble", "noise", "narrow", "loudness", "pitch")),
+]
+RESTORED = ["tests/audio/test_noise.py", "tests/scripts/test_speech_restorer.py"]
+PROMPTS = [
+    "tests/audio/test_narrow.py",
+    "tests/engine/test_wordless.py",
+    *(f"tests/release/test_{n}.py" for n in ("prompt", "prompt_codec", "f5_reference")),
+]
 LISTEN = [f"tests/publish/test_{n}.py" for n in ("listen", "listen_pages")]
 VOICES = [f"tests/{n}.py" for n in ("publish/test_add_voice", "release/test_student")]
 NETWORKS = [f"tests/backends/test_{n}.py" for n in ("formulas", "prompt_embedding", "parity")]
@@ -75,6 +85,12 @@ MODULES = {
     "chunks": ("nanospeech/speech/chunks.py", ["tests/speech/test_utterance.py"]),
     "wave": ("nanospeech/audio/wave.py", WAVES),
     "editing": ("nanospeech/audio/editing.py", WAVES),
+    "recording": ("nanospeech/audio/recording.py", RECORDED),
+    "noise": ("nanospeech/audio/noise.py", ["tests/audio/test_noise.py"]),
+    "restorer": ("nanospeech/audio/restorer.py", RESTORED),
+    "narrow": ("nanospeech/audio/narrow.py", ["tests/audio/test_narrow.py"]),
+    "reference": ("nanospeech/speech/reference.py", RECORDED),
+    "prompt": ("nanospeech/release/prompt.py", PROMPTS),
     "writers": ("nanospeech/book/writers.py", ["tests/book/test_writers.py"]),
     "card": ("nanospeech/publish/model_card.py", ["tests/publish/test_card.py"]),
     "push": ("nanospeech/publish/push.py", ["tests/publish/test_push.py"]),

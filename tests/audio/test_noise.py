@@ -205,6 +205,27 @@ def test_without_noise_what_is_heard_is_smoothed_by_the_prior_alone():
     assert np.allclose(found, np.minimum(wanted, heard), atol=2e-3)
 
 
+def test_of_what_is_heard_in_noise_the_most_probable_speech_is_found():
+    """Where the log posterior of x is level; x is normal, and so is y given x."""
+    off = []
+    for rng in map(np.random.default_rng, range(8)):
+        speech = linear(rng, 4)
+        prior = speech.covariance + OWN * np.eye(4)
+        noise = speech.mean + rng.normal(size=4)
+        spoken = speech.mean + rng.normal(size=(5, 4)) @ np.linalg.cholesky(prior).T
+        heard = np.logaddexp(2 * spoken, 2 * noise) / 2 + HEARD**0.5 * rng.normal(size=(5, 4))
+        x, inverse = np.repeat(speech.mean[None], 5, 0), np.linalg.inv(prior)
+        for _ in range(2000):  # small steps of Gauss and Newton
+            share = 1 / (1 + np.exp(2 * (noise - x)))
+            error = heard - np.logaddexp(2 * x, 2 * noise) / 2
+            slope = share * error / HEARD - (x - speech.mean) @ inverse
+            curve = inverse + share[:, :, None] * share[:, None] * np.eye(4) / HEARD
+            x += 0.03 * np.linalg.solve(curve, slope[..., None])[..., 0]
+        found = most_likely(heard, noise, speech)
+        off += np.abs(found - np.minimum(x, heard)).max(1).tolist()
+    assert np.median(off) < 0.008
+
+
 def test_equations_of_all_frames_are_solved_as_each_is_alone():
     rng = np.random.default_rng(0)
     factor = rng.standard_normal((40, 100))
