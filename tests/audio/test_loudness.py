@@ -1,6 +1,6 @@
 """Loudness: that of another implementation, levels that hold, peaks that stay below full scale."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -350,6 +350,37 @@ def test_what_was_clipped_before_it_was_made_softer_is_known(tmp_path):
     sf.write(tmp_path / "soft.wav", 0.5 * np.stack([0 * loud, loud], 1), RATE)
     assert clipping(tmp_path / "soft.wav") == pytest.approx(wanted, rel=0.2)
     assert flat_share(0.5 * np.sign(np.sin(np.arange(RATE) / 9))) > 0.9  # a square wave, all of it
+
+
+def flattened(places: Sequence[int], length: int = 3, beside: float = 0.3) -> np.ndarray:
+    """A tone of 0.4 with flat tops of 0.5 at some places, each between two samples."""
+    wave = 0.4 * np.sin(np.arange(4000) / 7)
+    for at in places:
+        wave[at : at + length] = 0.5
+        wave[[at + length, *([at - 1] * (at > 0))]] = beside
+    return wave
+
+
+def test_flat_tops_count_where_there_are_three_within_a_recording():
+    inside = (100, 900, 2500)
+    for side in (1, -1):
+        assert flat_share(side * flattened(inside)) == 9 / 4000
+        assert flat_share(side * flattened(inside, length=5)) == 15 / 4000
+        assert flat_share(side * flattened(inside[:2])) == 0
+        assert flat_share(side * flattened(inside, length=2)) == 0  # two may be a peak that fits
+        assert flat_share(side * flattened(inside, beside=0.498)) == 0  # it is round
+        assert flat_share(side * flattened((1, *inside[1:]))) == 9 / 4000
+        slow = flattened(inside)
+        slow[103] = 0.498
+        assert flat_share(side * slow) == 0
+        assert flat_share(side * flattened((0, *inside[:2]))) == 0  # nobody knows what was before
+        assert flat_share(side * flattened(inside)[:2503]) == 0  # or comes then
+        coarse = np.round(flattened(inside) * 200) / 200  # all its tops are flat
+        assert flat_share(side * coarse) == 0
+    both = flattened(inside)
+    for at in (400, 1300, 3000, 3500):
+        both[at - 1 : at + 4] = -0.3, -0.5, -0.5, -0.5, -0.3
+    assert flat_share(both) == 21 / 4000
 
 
 def test_a_round_top_is_not_clipped():
