@@ -357,7 +357,7 @@ def flattened(places: Sequence[int], length: int = 3, beside: float = 0.3) -> np
     wave = 0.4 * np.sin(np.arange(4000) / 7)
     for at in places:
         wave[at : at + length] = 0.5
-        wave[[at + length, *([at - 1] * (at > 0))]] = beside
+        wave[[at - 1, at + length]] = beside
     return wave
 
 
